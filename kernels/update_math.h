@@ -16,28 +16,34 @@ struct UpdateFactors {
   CONVNET_HD UpdateFactors(const Rates& rates, UpdateRule rule, float images, const float* scales)
       : momentum(rates.momentum), decay(rates.epsilon * rates.decay) {
     const float clip = scales == nullptr ? 1 : scales[0], trust = scales == nullptr ? 1 : scales[1];
-    if (rule == UpdateRule::adamw) {
+    if (keeps_squares(rule)) {
       gradient = clip / images;
-      step = rates.epsilon * rates.first_scale;
-      share = 1 - rates.momentum;
       second = rates.second;
       second_share = rates.second_share;
-      second_scale = rates.second_scale;
       floor = rates.adam_epsilon;
+      step = rates.epsilon;
+      if (rule == UpdateRule::adamw) {
+        step *= rates.first_scale;
+        share = 1 - rates.momentum;
+        second_scale = rates.second_scale;
+      } else {
+        decay = rates.decay;
+      }
     } else {
       decay *= trust;
       step = rates.epsilon / images * clip * trust;
     }
   }
 
-  float momentum, decay;
+  float momentum;
+  float decay;  ///< of weights; RMSProp: of what is added to the gradient
   float step = 0;
-  // Only AdamW has these.
-  float gradient = 0, share = 0, second = 0, second_share = 0, second_scale = 0, floor = 0;
+  float gradient = 0, second = 0, second_share = 0, floor = 0;  ///< only for rules that keep squares
+  float share = 0, second_scale = 0;                            ///< only for AdamW
 };
 
 /// Returns a weight after its step with `gradient`, the sum over the images, and updates `increment` and, for
-/// AdamW, `second`, the mean of squared gradients. UpdateRule has the formulas.
+/// rules that keep it, `second`, the mean of squared gradients. UpdateRule has the formulas.
 template <UpdateRule rule>
 CONVNET_HD inline float updated(const UpdateFactors& f, float weight, float gradient, float& increment,
                                 float& second) {
@@ -46,6 +52,11 @@ CONVNET_HD inline float updated(const UpdateFactors& f, float weight, float grad
     increment = f.momentum * increment + f.share * g;
     second = f.second * second + f.second_share * g * g;
     return weight - f.decay * weight - f.step * increment / (std::sqrt(second) * f.second_scale + f.floor);
+  } else if constexpr (rule == UpdateRule::rmsprop) {
+    const float g = f.gradient * gradient + f.decay * weight;
+    second = f.second * second + f.second_share * g * g;
+    increment = f.momentum * increment - f.step * g / (std::sqrt(second) + f.floor);
+    return weight + increment;
   } else {
     increment = f.momentum * increment - f.decay * weight - f.step * gradient;
     if constexpr (rule == UpdateRule::nesterov)

@@ -29,18 +29,19 @@ struct FeatureShape {
 };
 
 /// The optimiser: an UpdateRule, or momentum with a learning rate for every matrix (LARS).
-enum class Optimizer { sgd, nesterov, adamw, lars };
+enum class Optimizer { sgd, nesterov, adamw, rmsprop, lars };
 
 /// Learning parameters of one weight matrix or bias vector.
 struct LearningParams {
   Schedule epsilon;
   double momentum = 0, decay = 0;
   Optimizer optimizer = Optimizer::sgd;
-  double beta2 = 0, adam_epsilon = 0;  ///< adamw
+  double beta2 = 0, adam_epsilon = 0;  ///< adamw, rmsprop
   double trust = 0;                    ///< lars: the trust coefficient; 0: the rate is not scaled
 
   UpdateRule rule() const {
     if (optimizer == Optimizer::adamw) return UpdateRule::adamw;
+    if (optimizer == Optimizer::rmsprop) return UpdateRule::rmsprop;
     return optimizer == Optimizer::nesterov ? UpdateRule::nesterov : UpdateRule::momentum;
   }
 };

@@ -81,8 +81,8 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
 /// matrix share its name and its window, so all of them begin at the one in `before`.
 void Net::count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWindows& before,
                         std::vector<Rates>& rates, UpdateWindows& after) const {
-  const bool squares = w.keeps_squares();
-  if (!w.accumulates() && !squares) return;
+  const bool counts = spec(w).learning.rule() == UpdateRule::adamw;
+  if (!w.accumulates() && !counts) return;
   const auto found = before.find(w.name);
   UpdateWindow window = found == before.end() ? UpdateWindow{} : found->second;
   bool due = true;
@@ -94,7 +94,7 @@ void Net::count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWi
     if (due) window.minibatches = window.images = 0;
   }
   const int microbatches = update_window(graph_, graph_.nodes[w.node], plan.phase);
-  for (int i = 0; squares && due && i < w.rates; ++i) {
+  for (int i = 0; counts && due && i < w.rates; ++i) {
     // If the first microbatch of an update has no images, the others have none either.
     if (graph_.images_of(plan.images, i * microbatches, plan.views) == 0) break;
     const auto updates = static_cast<double>(++window.updates);

@@ -421,15 +421,18 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     if (!w.averages.empty()) executor_.write_averages(w, has(average) ? values_of(w, average) : weights);
     if (w.shards.empty()) continue;
     const std::vector<float> zeros(weights.size(), 0.0F);
-    const std::string squares = name_of(w, kSquaresSuffix);
+    const UpdateRule rule = spec(w).learning.rule();
+    const std::string squares = name_of(w, squares_suffix(rule));
     UpdateWindow window = windows_[w.name];
-    // An increment of AdamW is a mean of gradients, and others are steps.
-    const bool same_kind = has(squares) == w.keeps_squares();
+    // An increment of AdamW is a mean of gradients, those of RMSProp belong to its squares, and others are
+    // steps.
+    const bool same_kind = has(name_of(w, kAdamSquaresSuffix)) == (rule == UpdateRule::adamw) &&
+                           has(name_of(w, kRmsSquaresSuffix)) == (rule == UpdateRule::rmsprop);
     if (!same_kind && restarted.empty() && spec(w).learned()) restarted = w.name;
     set_increment(w, same_kind ? values_of(w, name_of(w, kIncrementSuffix)) : zeros);
     if (w.keeps_squares())
       executor_.write_shards(w, &UpdateShard::squares, same_kind ? values_of(w, squares) : zeros);
-    if (!same_kind || !w.keeps_squares()) window.updates = 0;
+    if (!same_kind || rule != UpdateRule::adamw) window.updates = 0;
     // An edited updatePeriod that is over already starts anew.
     if (!w.accumulates() || window.minibatches >= minibatches_per_update(w))
       window = {.updates = window.updates};
@@ -459,7 +462,7 @@ void Net::store(TensorFile& tensors) const {
     put_part(spec(w), increment(w), tensors.tensors[name_of(w, kIncrementSuffix)]);
     if (w.keeps_squares())
       put_part(spec(w), executor_.read_shards(w, &UpdateShard::squares),
-               tensors.tensors[name_of(w, kSquaresSuffix)]);
+               tensors.tensors[name_of(w, squares_suffix(spec(w).learning.rule()))]);
     const auto window = windows_.find(w.name);
     if (window != windows_.end() && window->second.open())
       put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),

@@ -12,11 +12,17 @@
 namespace convnet {
 
 /// Suffixes of the names of tensors that belong to a matrix in checkpoints: its increments, the gradients of
-/// an update that is not yet due, AdamW's means of squared gradients, and the running average.
-inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kSquaresSuffix = "Sqr",
-                            *kAverageSuffix = "Avg";
-inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kSquaresSuffix,
-                                                 kAverageSuffix};
+/// an update that is not yet due, the means of squared gradients of AdamW and of RMSProp, and the running
+/// average.
+inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kAdamSquaresSuffix = "Sqr",
+                            *kRmsSquaresSuffix = "Msq", *kAverageSuffix = "Avg";
+inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kAdamSquaresSuffix,
+                                                 kRmsSquaresSuffix, kAverageSuffix};
+/// Returns the suffix of the squares that a rule keeps. They differ, so that a checkpoint shows by which
+/// optimiser it was trained.
+inline const char* squares_suffix(UpdateRule rule) {
+  return rule == UpdateRule::rmsprop ? kRmsSquaresSuffix : kAdamSquaresSuffix;
+}
 
 /// Returns the name of a tensor that belongs to a weight tensor: "conv1.weightsInc.data" for
 /// "conv1.weights.data".

@@ -135,7 +135,7 @@ class NetBuffersBuilder {
       shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
       if (node.update_period > graph_.passes)
         shard.accumulator = add("sum d " + w.name, BufferKind::accumulator, device, floats);
-      if (spec.learning.rule() == UpdateRule::adamw)
+      if (keeps_squares(spec.learning.rule()))
         shard.squares = add("squares " + w.name, BufferKind::squares, device, floats);
       w.shards.push_back(shard);
       add_average(w, node, {shard.replica, shard.begin, shard.count, BufferId()});

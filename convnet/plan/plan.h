@@ -23,7 +23,7 @@ enum class BufferKind {
   rounded,  ///< weights as bf16, for products in bf16
   increment,
   accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
-  squares,      ///< running means of squared gradients, for AdamW
+  squares,      ///< running means of squared gradients, of optimisers that keep them
   average,      ///< running averages of the weights
   mean,         ///< a mean image
   step,         ///< the step block: numbers of a step, like its rates (StepHeader)
@@ -125,7 +125,7 @@ struct UpdateShard {
   std::int64_t begin = 0, count = 0;  ///< in floats
   BufferId increment;                 ///< holds `count` floats
   BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch
-  BufferId squares;                   ///< likewise; none unless the optimiser is AdamW
+  BufferId squares;                   ///< likewise; none unless the optimiser keeps squares
 };
 
 /// A part of a matrix whose running average one replica keeps: a range of the weights' flat memory.
@@ -154,7 +154,7 @@ struct WeightBuffers {
 
   /// Whether its updates span several minibatches.
   bool accumulates() const { return !shards.empty() && shards[0].accumulator.exists(); }
-  /// Whether means of squared gradients are kept for it, for AdamW.
+  /// Whether running means of squared gradients are kept for it.
   bool keeps_squares() const { return !shards.empty() && shards[0].squares.exists(); }
 };
 

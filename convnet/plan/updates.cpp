@@ -114,7 +114,7 @@ void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, Tas
     step.increment = {shard.increment, Access::read_write};
     step.gradients = added[s];
     if (accumulates) step.kept.push_back({shard.accumulator, Access::read_write});
-    if (step.part.rule == UpdateRule::adamw) step.kept.push_back({shard.squares, Access::read_write});
+    if (keeps_squares(step.part.rule)) step.kept.push_back({shard.squares, Access::read_write});
     if (step.part.rounds)
       step.kept.push_back(range_of(w.rounded[static_cast<std::size_t>(shard.replica)], Access::read_write,
                                    shard.begin, shard.count, DataType::bf16));

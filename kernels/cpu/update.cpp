@@ -14,7 +14,7 @@ namespace {
 
 /// A piece of the weights of a part, with their increments and squares.
 struct Kept {
-  float *weights, *increment, *squares;  ///< `squares` is null unless the rule is AdamW
+  float *weights, *increment, *squares;  ///< `squares` is null unless the rule keeps them
 };
 
 /// Updates `count` weights and returns whether all are finite afterwards. This is a function, not a lambda,
@@ -27,11 +27,11 @@ bool update_piece(const UpdateFactors& factors, float* __restrict weights, float
 #pragma omp simd reduction(+ : poison)
   for (std::int64_t i = 0; i < count; ++i) {
     float change = increment[i], square = 0;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): AdamW always has squares
-    if constexpr (rule == UpdateRule::adamw) square = squares[i];
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rules that keep squares have some
+    if constexpr (keeps_squares(rule)) square = squares[i];
     const float weight = updated<rule>(f, weights[i], gradient[i], change, square);
     increment[i] = change;
-    if constexpr (rule == UpdateRule::adamw) squares[i] = square;
+    if constexpr (keeps_squares(rule)) squares[i] = square;
     weights[i] = weight;
     poison += weight * 0;
   }
@@ -45,6 +45,8 @@ bool update_piece(UpdateRule rule, const UpdateFactors& f, const Kept& kept, con
       return update_piece<UpdateRule::nesterov>(f, kept.weights, kept.increment, nullptr, gradient, count);
     case UpdateRule::adamw:
       return update_piece<UpdateRule::adamw>(f, kept.weights, kept.increment, kept.squares, gradient, count);
+    case UpdateRule::rmsprop:
+      return update_piece<UpdateRule::rmsprop>(f, kept.weights, kept.increment, kept.squares, gradient, count);
     default:
       return update_piece<UpdateRule::momentum>(f, kept.weights, kept.increment, nullptr, gradient, count);
   }
@@ -83,7 +85,6 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
   const bool due = images > 0;
   const UpdateFactors factors(rates, part.rule, due ? images : 1,
                               part.scale_index < 0 ? nullptr : scales + 2 * part.scale_index);
-  const bool adamw = part.rule == UpdateRule::adamw;
   std::atomic<bool> finite = true;
   for_pieces(part.count, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t n = end - begin;
@@ -105,7 +106,7 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
         std::copy_n(sum.data(), n, accumulator);
     }
     const Kept kept{as_floats(args[0]) + begin, as_floats(args[1]) + begin,
-                    adamw ? as_floats(args[part.squares()]) + begin : nullptr};
+                    keeps_squares(part.rule) ? as_floats(args[part.squares()]) + begin : nullptr};
     if (!due) return;
     if (!update_piece(part.rule, factors, kept, gradient, n)) finite = false;
     if (part.rounds) round_to_bf16(kept.weights, n, as<BFloat16>(args[part.rounded()]) + begin);

@@ -43,7 +43,7 @@ struct Steps {
     part.weights = as_floats(args[0]);
     part.increment = as_floats(args[1]);
     part.accumulator = from.accumulates ? as_floats(args[from.accumulator()]) : nullptr;
-    part.squares = from.rule == UpdateRule::adamw ? as_floats(args[from.squares()]) : nullptr;
+    part.squares = keeps_squares(from.rule) ? as_floats(args[from.squares()]) : nullptr;
     part.rounded = from.rounds ? args[from.rounded()] : nullptr;
     part.sum = sum;
     part.count = from.count;
@@ -113,6 +113,7 @@ struct Steps {
     const UpdateFactors factors(rates, part.rule, images, pair);
     switch (part.rule) {
       case UpdateRule::adamw: return apply<UpdateRule::adamw, Lanes>(part, factors, gradient, i);
+      case UpdateRule::rmsprop: return apply<UpdateRule::rmsprop, Lanes>(part, factors, gradient, i);
       case UpdateRule::nesterov: return apply<UpdateRule::nesterov, Lanes>(part, factors, gradient, i);
       default: return apply<UpdateRule::momentum, Lanes>(part, factors, gradient, i);
     }
@@ -121,7 +122,7 @@ struct Steps {
   template <UpdateRule rule, int Lanes>
   CONVNET_DEVICE static bool apply(const Part& part, const UpdateFactors& factors,
                                    const Vector<float, Lanes>& gradient, std::int64_t i) {
-    constexpr bool has_squares = rule == UpdateRule::adamw;
+    constexpr bool has_squares = keeps_squares(rule);
     Vector<float, Lanes> weights = vector<Lanes>(part.weights, i);
     Vector<float, Lanes> increment = vector<Lanes>(part.increment, i);
     Vector<float, Lanes> squares{};

@@ -1,6 +1,7 @@
 // Updates of weights, and the step block that they read.
 #pragma once
 
+#include "convnet/base/host_device.h"
 #include "kernels/ops/argument.h"
 
 namespace convnet {
@@ -17,10 +18,12 @@ struct Rates {
   float epsilon = 0, momentum = 0, decay = 0;
   float images = 0;  ///< images since the last update, if it accumulates; 0: the next update is not yet due
   float trust = 0;   ///< LARS's trust coefficient; 0: the rate is not scaled
-  // AdamW only, for update number t, counted from 1. `momentum` is beta1.
-  float second = 0, second_share = 0;       ///< beta2, 1 - beta2
-  float first_scale = 1, second_scale = 1;  ///< 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  // Only for rules that keep squares.
+  float second = 0, second_share = 0;  ///< beta2, 1 - beta2
   float adam_epsilon = 0;
+  // AdamW only, for update number t, counted from 1: 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t). `momentum` is
+  // beta1.
+  float first_scale = 1, second_scale = 1;
 };
 inline std::int64_t step_block_bytes(std::int64_t rates) {
   return static_cast<std::int64_t>(sizeof(StepHeader)) + rates * static_cast<std::int64_t>(sizeof(Rates));
@@ -30,10 +33,16 @@ inline std::int64_t step_block_bytes(std::int64_t rates) {
 enum class UpdateRule {
   momentum,  ///< inc = mom*inc - eps*wc*w - eps*g; w += inc, as in cuda-convnet2
   nesterov,  ///< inc as above; w += mom*inc - eps*wc*w - eps*g
-  adamw      ///< inc = mom*inc + (1-mom)*g; sqr = beta2*sqr + (1-beta2)*g^2; w -= eps*wc*w +
+  adamw,     ///< inc = mom*inc + (1-mom)*g; sqr = beta2*sqr + (1-beta2)*g^2; w -= eps*wc*w +
              ///< eps*inc' / (sqrt(sqr') + adamEpsilon), where inc' and sqr' are inc and sqr with Adam's
              ///< correction of their bias (arXiv 1711.05101)
+  rmsprop    ///< h = g + wc*w; sqr = beta2*sqr + (1-beta2)*h^2;
+             ///< inc = mom*inc - eps*h / (sqrt(sqr) + adamEpsilon); w += inc, as in PyTorch
 };
+/// Returns whether a rule keeps a running mean of squared gradients, sqr, for each weight.
+CONVNET_HD constexpr bool keeps_squares(UpdateRule rule) {
+  return rule == UpdateRule::adamw || rule == UpdateRule::rmsprop;
+}
 
 /// Updates weights. Gradients are d(cost)/dw summed over images; the gradients of a part are added in the
 /// order of the arguments. The rates come from the step block. Does nothing if broken[0] is not 0, which says
@@ -56,7 +65,7 @@ struct Update {
     // The arguments of this part: weights, increment, gradients, and those of the following that it has.
     std::size_t accumulator() const { return 2 + static_cast<std::size_t>(gradients); }
     std::size_t squares() const { return accumulator() + (accumulates ? 1 : 0); }
-    std::size_t rounded() const { return squares() + (rule == UpdateRule::adamw ? 1 : 0); }
+    std::size_t rounded() const { return squares() + (keeps_squares(rule) ? 1 : 0); }
     /// Number of arguments that belong to this part.
     std::size_t arguments() const { return rounded() + (rounds ? 1 : 0); }
   };
@@ -71,7 +80,7 @@ struct Update {
       all.push_back(args::read_write("increment", {part.count}));
       for (int i = 0; i < part.gradients; ++i) all.push_back(args::read("gradient", {part.count}));
       if (part.accumulates) all.push_back(args::read_write("accumulator", {part.count}));
-      if (part.rule == UpdateRule::adamw) all.push_back(args::read_write("squares", {part.count}));
+      if (keeps_squares(part.rule)) all.push_back(args::read_write("squares", {part.count}));
       if (part.rounds) all.push_back(args::read_write("rounded", {part.count}, DataType::bf16));
     }
     if (scales > 0) all.push_back(args::read("scales", {2 * scales}));

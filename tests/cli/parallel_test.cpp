@@ -128,16 +128,17 @@ TEST_CASE("two devices have the costs of one with optimisers, averages, clipping
                "dropout=0.25\n", "");
   const std::string rates = "epsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\nwc=0.01\n";
   const auto layer = [&](const std::string& name, const std::string& optimizer) {
-    return "[" + name + "]\noptimizer=" + optimizer + "\n" + rates;
+    return "[" + name + "]\noptimizer=" + optimizer + "\n" + rates +
+           (optimizer == "rmsprop" ? "adamEpsilon=0.5\n" : "");
   };
   const Args augmented = {"--mixup",    "0.4", "--cutmix",          "1",   "--flip",         "1",
                           "--shuffle",  "1",   "--random-erasing",  "0.5", "--inner-size",   "6",
                           "--crop-pad", "1",   "--trivial-augment", "1",   "--color-jitter", "0.4"},
              learning = {"--ema", "0.8", "--clip-norm", "0.5", "--epochs", "3", "--test-freq", "1"};
-  const std::vector<std::string> kinds = {"adamw", "lars", "nesterov"};
+  const std::vector<std::string> kinds = {"adamw", "lars", "nesterov", "rmsprop"};
   for (std::size_t first = 0; first < kinds.size(); ++first) {
-    shop.write(net, layer("conv1", kinds[first]) + layer("bn", kinds[(first + 1) % 3]) +
-                        layer("fc10", kinds[(first + 2) % 3]) +
+    shop.write(net, layer("conv1", kinds[first]) + layer("bn", kinds[(first + 1) % 4]) +
+                        layer("fc10", kinds[(first + 2) % 4]) +
                         "[logprob]\ncoeff=1\ntopk=2\nsmoothing=0.1\n");
     const auto trained = [&](const std::string& gpus) {
       const std::string folder = shop / (kinds[first] + gpus);
@@ -149,7 +150,7 @@ TEST_CASE("two devices have the costs of one with optimisers, averages, clipping
     // Three batches and three tests, of three values each.
     REQUIRE(one.size() == 18);
     REQUIRE(two.size() == one.size());
-    CHECK(std::abs(one[15] - one[3]) > 1e-3 * one[3]);  // the test's cost: it learns something
+    CHECK(std::abs(one[15] - one[3]) > 3e-4 * one[3]);  // the test's cost: it learns something
     for (std::size_t i = 0; i < one.size(); ++i) {
       INFO(kinds[first] << " below, value " << i << ": " << one[i] << " and " << two[i]);
       CHECK(std::abs(two[i] - one[i]) <= 1e-6 * std::abs(one[i]));

@@ -507,7 +507,7 @@ TEST_CASE("every layer type resumes bit for bit: masks, noise, running statistic
 
 TEST_CASE("optimisers, averages, clipping and mixed images resume bit for bit, on one device and on two") {
   const Workshop shop;
-  for (const std::string optimizer : {"nesterov", "adamw", "lars"}) {
+  for (const std::string optimizer : {"nesterov", "adamw", "rmsprop", "lars"}) {
     INFO(optimizer);
     shop.write(kDefinition, "[DEFAULT]\noptimizer=" + optimizer + "\nsmoothing=0.1\n" + kParameters);
     for (const Args& placement : {Args{"--gpu", "0"}, Args{"--gpu", "0,1", "--parallel", "data"}}) {

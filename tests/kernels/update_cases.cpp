@@ -91,7 +91,8 @@ std::vector<OpCase> update_cases() {
   cases.push_back(
       update_case({{{10, 8, 0, 193}, {5, 8, 0, 3}, {20, 8, 0, 400, true}, {7, 8, 1, 300, true}}}));
 
-  for (const UpdateRule rule : {UpdateRule::momentum, UpdateRule::nesterov, UpdateRule::adamw}) {
+  for (const UpdateRule rule :
+       {UpdateRule::momentum, UpdateRule::nesterov, UpdateRule::adamw, UpdateRule::rmsprop}) {
     const auto part = [&](std::int64_t count, int gradients, bool accumulates, std::int64_t scale_index,
                           bool rounds = false) {
       return Update::Part{.count = count,

@@ -379,5 +379,6 @@ TEST_CASE("initW takes he and xavier, by the numbers of inputs and outputs of a 
              Catch::Contains("smoothing expects a number between 0 and 1"));
   CHECK_THAT(
       errors(fc("a", "inputs=data outputs=10"), "[a]\nepsW=1\nepsB=1\nmomW=0\nmomB=0\noptimizer=adam\n"),
-      Catch::Contains("expects one of sgd, nesterov, adamw, lars, not 'adam'; did you mean 'adamw'?"));
+      Catch::Contains(
+          "expects one of sgd, nesterov, adamw, rmsprop, lars, not 'adam'; did you mean 'adamw'?"));
 }

@@ -19,13 +19,16 @@ struct Way {
   std::string optimizer;
   double clip_norm = 0, ema = 0;
 };
-const std::vector<Way> kWays = {{"sgd", 0.3, 0.9}, {"nesterov"},    {"nesterov", 0.3},
-                                {"adamw", 0, 0.9}, {"adamw", 0.3},  {"lars", 0, 0.5},
-                                {"lars", 0.3},     {"sgd", 0, 0.9}, {"sgd", 1000, 0}};
+const std::vector<Way> kWays = {{"sgd", 0.3, 0.9}, {"nesterov"},     {"nesterov", 0.3},   {"adamw", 0, 0.9},
+                                {"adamw", 0.3},    {"lars", 0, 0.5}, {"rmsprop", 0, 0.9}, {"rmsprop", 0.3},
+                                {"lars", 0.3},     {"sgd", 0, 0.9},  {"sgd", 1000, 0}};
 
+// RMSProp's first steps, whose squares are not corrected for their bias, are long. A small epsilon would let
+// rounding grow in them.
 NetTexts with_optimizer(NetTexts texts, const Way& way) {
   texts.parameters = "[DEFAULT]\noptimizer=" + way.optimizer +
-                     "\nbeta2=0.99\nadamEpsilon=1e-3\ntrust=0.01\n" + texts.parameters;
+                     "\nbeta2=0.99\nadamEpsilon=" + (way.optimizer == "rmsprop" ? "0.5" : "1e-3") +
+                     "\ntrust=0.01\n" + texts.parameters;
   return texts;
 }
 NetOptions with_way(NetOptions options, const Way& way) {
@@ -111,6 +114,11 @@ class Reference {
         const double mean = inc / (1 - std::pow(m.momentum, number));
         const double deviation = std::sqrt(squares[i] / (1 - std::pow(0.99, number)));
         w -= rate * mean / (deviation + 1e-3);
+      } else if (way_.optimizer == "rmsprop") {
+        const double g = m.gradient[i] + m.decay * w;
+        squares[i] = 0.99 * squares[i] + 0.01 * g * g;
+        inc = m.momentum * inc - rate * g / (std::sqrt(squares[i]) + 0.5);
+        w += inc;
       } else {
         const double g = m.gradient[i] + m.decay * w;
         inc = m.momentum * inc - rate * g;
@@ -163,6 +171,7 @@ TEST_CASE("optimisers follow their definitions for 20 steps") {
       INFO(name);
       CHECK(distance_to(tensors.at(name).values, m.values) < kSumsTolerance);
       CHECK(tensors.contains(tensor_with("Sqr", name)) == (way.optimizer == "adamw"));
+      CHECK(tensors.contains(tensor_with("Msq", name)) == (way.optimizer == "rmsprop"));
       REQUIRE(tensors.contains(tensor_with("Avg", name)) == (way.ema > 0));
       if (way.ema == 0) continue;
       CHECK(distance_to(tensors.at(tensor_with("Avg", name)).values, reference.averages().at(name)) <
@@ -328,8 +337,11 @@ TEST_CASE("another kind of optimiser begins with increments of its own") {
     net->step(Phase::train, batch, 0);
     return net;
   };
-  const auto sgd = trained("sgd"), adamw = trained("adamw");
-  for (const auto& [from, to] : {std::pair(sgd.get(), adamw.get()), std::pair(adamw.get(), sgd.get())}) {
+  const auto sgd = trained("sgd"), adamw = trained("adamw"), rmsprop = trained("rmsprop");
+  const std::vector<SmallNet*> kinds = {sgd.get(),     adamw.get(), rmsprop.get(), sgd.get(),
+                                        rmsprop.get(), adamw.get(), sgd.get()};
+  for (std::size_t i = 0; i + 1 < kinds.size(); ++i) {
+    SmallNet *from = kinds[i], *to = kinds[i + 1];
     TensorFile file;
     from->net().store(file);
     to->net().load(file, "f", from->net().windows());

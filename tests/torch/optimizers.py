@@ -17,6 +17,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 TOLERANCE = 1e-5
 EMA = 0.9
+# For RMSProp it is larger, because small gradients divided by their own size amplify rounding.
+EPSILON = {False: 1e-8, True: 0.5}
 DEFINITION = """[data]
 type=data
 dataIdx=0
@@ -43,6 +45,7 @@ momW=0.9
 momB=0.9
 wc=0.01
 beta2=0.99
+adamEpsilon={epsilon}
 trust=0.01
 [fc]
 [logprob]
@@ -51,7 +54,7 @@ coeff=1
 # optimizer, rate, largest norm of the gradient, averages
 CASES = [("sgd", 1e-6, 0, False), ("sgd", 1e-4, 1.0, True), ("nesterov", 1e-6, 0, True),
          ("nesterov", 1e-4, 1.0, False), ("adamw", 1e-4, 0, True), ("adamw", 1e-3, 1.0, False),
-         ("lars", 0.05, 0, True), ("lars", 0.05, 1.0, False)]
+         ("rmsprop", 1e-4, 0, True), ("rmsprop", 1e-3, 1.0, False), ("lars", 0.05, 0, True), ("lars", 0.05, 1.0, False)]
 
 
 class Lars(torch.optim.Optimizer):
@@ -76,7 +79,7 @@ class Lars(torch.optim.Optimizer):
 def train_with_convnet(program, scratch, case):
     optimizer, rate, clip, average = case
     (scratch / "net.cfg").write_text(DEFINITION)
-    (scratch / "params.cfg").write_text(PARAMETERS.format(optimizer=optimizer, rate=rate))
+    (scratch / "params.cfg").write_text(PARAMETERS.format(optimizer=optimizer, rate=rate, epsilon=EPSILON[optimizer == "rmsprop"]))
     run = scratch / "run"
     agreement.run_convnet(program, "--layer-def", scratch / "net.cfg", "--layer-params", scratch / "params.cfg",
                           "--data-provider", "mnist", "--data-path", scratch.parent / "data", "--train-range", 1,
@@ -94,7 +97,9 @@ def train_with_torch(initial, case, pixels, labels):
     averaged = AveragedModel(model, avg_fn=get_ema_avg_fn(EMA)) if average else None
     groups = [{"params": [model.weight], "weight_decay": 0.01}, {"params": [model.bias], "weight_decay": 0.0}]
     if optimizer == "adamw":
-        optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=1e-8)
+        optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=EPSILON[False])
+    elif optimizer == "rmsprop":
+        optim = torch.optim.RMSprop(groups, lr=rate, momentum=0.9, alpha=0.99, eps=EPSILON[True])
     elif optimizer == "lars":
         groups[0]["trust"] = 0.01
         optim = Lars(groups, lr=rate, momentum=0.9)
