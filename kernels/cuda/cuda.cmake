@@ -1,7 +1,7 @@
-# The CUDA backend, for the A100 (sm_80) and the H100 (sm_90), both from one PTX: no kernel needs instructions
-# that only the H100 has, and compiling takes a third less time. Newer GPUs compile the PTX themselves.
+# The CUDA backend, for the A100 (sm_80) and the H100 (sm_90), which has an instruction that waits for earlier
+# kernels (launch.h). Newer GPUs compile the PTX themselves.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
-set(cuda_code "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]")
+set(cuda_code -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels

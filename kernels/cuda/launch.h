@@ -65,8 +65,19 @@ class Team {
   }
 };
 
+/// In a programmatic dependent launch, lets the next kernel start, and waits until the earlier kernels of the
+/// stream have ended and what they wrote can be read. All kernels call it first, so the end of one implies
+/// the end of those before it. In other launches it does nothing.
+__device__ inline void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
+#endif
+}
+
 template <class Body>
 __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body body) {
+  wait_for_earlier_kernels();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   // Most threads have only one index. An unrolled loop would first divide to find the number of rounds.
 #pragma unroll 1
@@ -77,20 +88,34 @@ __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body b
 
 template <class Body>
 __global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count, Body body) {
+  wait_for_earlier_kernels();
   const Team team;
 #pragma unroll 1
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) body(team, i);
+}
+
+/// Starts a kernel with at most 65535 blocks.
+template <class Body>
+void launch(Stream stream, std::int64_t blocks, int threads, void (*kernel)(std::int64_t, Body),
+            std::int64_t count, const Body& body) {
+  constexpr std::int64_t kMost = 65535;
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(blocks < kMost ? blocks : kMost);
+  config.blockDim = static_cast<unsigned>(threads);
+  config.stream = stream.handle;
+  config.attrs = &dependent;
+  config.numAttrs = stream.dependent_launch ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, count, body), "starting a kernel");
 }
 
 /// Calls body(i) for all i of [0, count), in any order.
 template <class Body>
 void for_each(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
-  const std::int64_t blocks = (count + kBlock - 1) / kBlock;
-  constexpr std::int64_t kMost = 65535;
-  each_kernel<<<static_cast<unsigned>(blocks < kMost ? blocks : kMost), kBlock, 0, stream.handle>>>(count,
-                                                                                                    body);
-  check_launch();
+  launch(stream, (count + kBlock - 1) / kBlock, kBlock, each_kernel<Body>, count, body);
 }
 
 /// Calls body(team, i) for all i of [0, count), in any order. Bodies that use the team's sums do so the same
@@ -98,10 +123,7 @@ void for_each(Stream stream, std::int64_t count, const Body& body) {
 template <class Body>
 void for_teams(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
-  constexpr std::int64_t kMost = 65535;
-  teams_kernel<<<static_cast<unsigned>(count < kMost ? count : kMost), kTeamThreads, 0, stream.handle>>>(
-      count, body);
-  check_launch();
+  launch(stream, count, kTeamThreads, teams_kernel<Body>, count, body);
 }
 
 #elif !defined(CONVNET_CUDA_EMULATED)

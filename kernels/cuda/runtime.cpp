@@ -1,6 +1,8 @@
 #include "kernels/cuda/runtime.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernels/cuda/libraries.h"
 
@@ -59,6 +61,11 @@ class StreamQueue : public Queue {
     use_device(device);
     // The stream need not be ordered with the default stream, which nothing here uses.
     check(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), "making a stream");
+    const char* wanted = std::getenv("CONVNET_DEPENDENT_LAUNCH");
+    int major = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "asking for the device's properties");
+    dependent_launch_ = wanted != nullptr && std::string_view(wanted) == "on" && major >= 9;
   }
 
   std::shared_ptr<const Mark> mark() override { return std::make_shared<EventMark>(stream()); }
@@ -77,6 +84,7 @@ class StreamQueue : public Queue {
     use_device(device_);
     return stream_.get();
   }
+  bool dependent_launch() const { return dependent_launch_; }
   cublasLtHandle_t cublas() {
     use_device(device_);
     if (cublas_.get() == nullptr) check(cublasLtCreate(cublas_.put()), "making a handle");
@@ -95,6 +103,7 @@ class StreamQueue : public Queue {
 
  private:
   int device_;
+  bool dependent_launch_ = false;  ///< Stream::dependent_launch
   StreamHandle stream_;
   BlasHandle cublas_;
 #if defined(CONVNET_CUDNN)
@@ -157,7 +166,10 @@ class PinnedMemory : public DeviceMemory {
 
 }  // namespace
 
-Stream stream_of(Queue* queue) { return {stream_queue(queue).stream()}; }
+Stream stream_of(Queue* queue) {
+  const StreamQueue& of = stream_queue(queue);
+  return {of.stream(), of.dependent_launch()};
+}
 cublasLtHandle_t cublas_of(Queue* queue) { return stream_queue(queue).cublas(); }
 #if defined(CONVNET_CUDNN)
 cudnnHandle_t cudnn_of(Queue* queue) { return stream_queue(queue).cudnn(); }

@@ -17,11 +17,13 @@ struct Stream {
 #else
 struct Stream {
   cudaStream_t handle = nullptr;
+  /// Whether own kernels are programmatic dependent launches: they are started before the kernel before them
+  /// has ended, and wait for its end themselves.
+  bool dependent_launch = false;
 };
 
 /// Throws DeviceError that names the call (`what`) and CUDA's error, if there is one.
 void check(cudaError_t error, const char* what);
-inline void check_launch() { check(cudaGetLastError(), "starting a kernel"); }
 #endif
 
 /// Returns the stream of a queue that this backend made.

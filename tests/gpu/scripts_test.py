@@ -181,6 +181,16 @@ class Bundle(unittest.TestCase):
         for run in runs:
             self.assertIn("--steps 401", run)
 
+    def test_dependent_launches(self):
+        self.program("bin/convnet", 'ms=2.0; [ "$CONVNET_DEPENDENT_LAUNCH" != on ] || ms=1.6; echo "{\\"ms_per_step\\": $ms, \\"recorded\\": true}"')
+        self.program("bin/agreement_test", '[ "$CONVNET_DEPENDENT_LAUNCH $CONVNET_TUNING" = "on off" ] && echo all passed')
+        code, _ = self.run_script("gpu-check", "launches", self.path("out/a.md"), "--seconds", "60")
+        self.assertEqual(code, 0, self.said)
+        report = self.read("out/a.md")
+        self.assertIn("| steps of four nets in three precisions, with dependent launches | passed |", report)
+        self.assertEqual(report.count("128 images, bf16, dependent launches on | passed |"), 6)
+        self.assertEqual(report.count("2.000 ms without, 1.600 ms with dependent launches: 1.25x |"), 3)
+
     def test_what_takes_long_to_compile_keeps_its_limit(self):
         with open(self.path("peer.py"), "w") as file:
             file.write("import sys, time\nif 'alexnet-owt' in sys.argv: time.sleep(100)\nprint('{\"ms\": 6.0}')\n")
