@@ -46,7 +46,8 @@ bool update_piece(UpdateRule rule, const UpdateFactors& f, const Kept& kept, con
     case UpdateRule::adamw:
       return update_piece<UpdateRule::adamw>(f, kept.weights, kept.increment, kept.squares, gradient, count);
     case UpdateRule::rmsprop:
-      return update_piece<UpdateRule::rmsprop>(f, kept.weights, kept.increment, kept.squares, gradient, count);
+      return update_piece<UpdateRule::rmsprop>(f, kept.weights, kept.increment, kept.squares, gradient,
+                                               count);
     default:
       return update_piece<UpdateRule::momentum>(f, kept.weights, kept.increment, nullptr, gradient, count);
   }
