@@ -167,19 +167,21 @@ class Bundle(unittest.TestCase):
 
     def test_steps_beside_what_is_compiled(self):
         self.program("bin/convnet", CONVNET.replace("bench*)", 'bench*) echo "ours $*" >>"$PIDS"; '))
-        with open(self.path("scripts/torch_bench.py"), "w") as file:
-            file.write(COMPILED)
+        for script in ("torch_bench.py", "torchvision_peer.py"):
+            with open(self.path(f"scripts/{script}"), "w") as file:
+                file.write(COMPILED)
         code, _ = self.run_script("gpu-check", "compile", self.path("out/a.md"), "--seconds", "100")
         self.assertEqual(code, 0, self.said)
         self.assertRegex(self.read("out/a.md"), r"\| steps beside torch.compile's \| passed \|")
         rows = re.findall(r"\| ([a-z0-9-]+) \| (1024|128) \| (bf16|tf32) \| 2.000 .*\| 6.000 \| compile \| 3.00x \|", self.read("out/a-compiled.md"))
-        self.assertEqual(len(rows), 16)
+        self.assertEqual(len(rows), 20)
         self.assertEqual(rows[:2], [("alexnet-owt", "1024", "bf16"), ("wrn-16-4", "1024", "bf16")])
-        self.assertEqual([batch for _, batch, _ in rows], ["1024"] * 8 + ["128"] * 8)
+        self.assertEqual([batch for _, batch, _ in rows], ["1024"] * 10 + ["128"] * 10)
         runs = self.read("pids").splitlines()[1:]  # the first looks for a GPU
-        self.assertEqual([run.split()[0] for run in runs], ["ours", "theirs"] * 16)
+        self.assertEqual([run.split()[0] for run in runs], ["ours", "theirs"] * 20)
         for run in runs:
             self.assertIn("--steps 401", run)
+            self.assertEqual("--peer-script" in run, run.startswith("theirs") and "resnet18-imagenet" in run)
 
     def test_dependent_launches(self):
         self.program("bin/convnet", 'ms=2.0; [ "$CONVNET_DEPENDENT_LAUNCH" != on ] || ms=1.6; echo "{\\"ms_per_step\\": $ms, \\"recorded\\": true}"')
