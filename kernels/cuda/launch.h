@@ -67,17 +67,19 @@ class Team {
 
 /// In a programmatic dependent launch, lets the next kernel start, and waits until the earlier kernels of the
 /// stream have ended and what they wrote can be read. All kernels call it first, so the end of one implies
-/// the end of those before it. In other launches it does nothing.
-__device__ inline void wait_for_earlier_kernels() {
+/// the end of those before it. In other launches it does nothing, so that no kernel of a library starts
+/// early.
+__device__ inline void wait_for_earlier_kernels([[maybe_unused]] bool dependent_launch) {
 #if __CUDA_ARCH__ >= 900
+  if (!dependent_launch) return;
   cudaTriggerProgrammaticLaunchCompletion();
   cudaGridDependencySynchronize();
 #endif
 }
 
 template <class Body>
-__global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body body) {
-  wait_for_earlier_kernels();
+__global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body body, bool dependent_launch) {
+  wait_for_earlier_kernels(dependent_launch);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   // Most threads have only one index. An unrolled loop would first divide to find the number of rounds.
 #pragma unroll 1
@@ -87,8 +89,9 @@ __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body b
 }
 
 template <class Body>
-__global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count, Body body) {
-  wait_for_earlier_kernels();
+__global__ void __launch_bounds__(kTeamThreads)
+    teams_kernel(std::int64_t count, Body body, bool dependent_launch) {
+  wait_for_earlier_kernels(dependent_launch);
   const Team team;
 #pragma unroll 1
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) body(team, i);
@@ -96,7 +99,7 @@ __global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count,
 
 /// Starts a kernel with at most 65535 blocks.
 template <class Body>
-void launch(Stream stream, std::int64_t blocks, int threads, void (*kernel)(std::int64_t, Body),
+void launch(Stream stream, std::int64_t blocks, int threads, void (*kernel)(std::int64_t, Body, bool),
             std::int64_t count, const Body& body) {
   constexpr std::int64_t kMost = 65535;
   cudaLaunchAttribute dependent{};
@@ -108,7 +111,7 @@ void launch(Stream stream, std::int64_t blocks, int threads, void (*kernel)(std:
   config.stream = stream.handle;
   config.attrs = &dependent;
   config.numAttrs = stream.dependent_launch ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, kernel, count, body), "starting a kernel");
+  check(cudaLaunchKernelEx(&config, kernel, count, body, stream.dependent_launch), "starting a kernel");
 }
 
 /// Calls body(i) for all i of [0, count), in any order.
