@@ -331,7 +331,9 @@ TEST_CASE("photos with a table of labels train, and the checkpoint knows the tab
   const Outcome test = run_program({"--load-file", photos.folder / "run", "--test-only", "1", "--json", "1"});
   INFO(test.out << test.err);
   REQUIRE(test.code == 0);
-  for (const auto& of_class : nlohmann::json::parse(test.out)["errors_by_class"]["logprob"]["classes"])
+  const auto by_class = nlohmann::json::parse(test.out)["errors_by_class"]["logprob"]["classes"];
+  CHECK(!by_class.empty());
+  for (const auto& of_class : by_class)
     CHECK(of_class["class"] == std::to_string(8 + of_class["index"].get<int>()));
   // A run that goes on with other classes is refused.
   write_file(photos.folder / "labels.csv", table.replace(table.find(",8"), 2, ",x"));
