@@ -88,8 +88,7 @@ std::vector<ParamSpec> optimizer_param_specs() {
           {.fallback = "sgd",
            .doc = "sgd: momentum, nesterov: Nesterov momentum, adamw: Adam with decoupled weight decay, "
                   "whose beta1 is momW (momB), rmsprop: sgd on gradients divided by the root of the mean of "
-                  "their "
-                  "squares, lars: sgd whose rate follows the norms of each weight matrix",
+                  "their squares, lars: sgd whose rate follows the norms of each weight matrix",
            .file = CfgFile::parameters}),
       param("beta2", field(&OptimizerParams::beta2),
             {.fallback = "0.999",

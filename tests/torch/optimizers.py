@@ -17,8 +17,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 TOLERANCE = 1e-5
 EMA = 0.9
-# For RMSProp it is larger, because small gradients divided by their own size amplify rounding.
-EPSILON = {False: 1e-8, True: 0.5}
+# RMSProp's is larger, because small gradients divided by their own size amplify rounding.
+ADAM_EPSILON, RMS_EPSILON = 1e-8, 0.5
 DEFINITION = """[data]
 type=data
 dataIdx=0
@@ -79,7 +79,7 @@ class Lars(torch.optim.Optimizer):
 def train_with_convnet(program, scratch, case):
     optimizer, rate, clip, average = case
     (scratch / "net.cfg").write_text(DEFINITION)
-    (scratch / "params.cfg").write_text(PARAMETERS.format(optimizer=optimizer, rate=rate, epsilon=EPSILON[optimizer == "rmsprop"]))
+    (scratch / "params.cfg").write_text(PARAMETERS.format(optimizer=optimizer, rate=rate, epsilon=RMS_EPSILON if optimizer == "rmsprop" else ADAM_EPSILON))
     run = scratch / "run"
     agreement.run_convnet(program, "--layer-def", scratch / "net.cfg", "--layer-params", scratch / "params.cfg",
                           "--data-provider", "mnist", "--data-path", scratch.parent / "data", "--train-range", 1,
@@ -97,9 +97,9 @@ def train_with_torch(initial, case, pixels, labels):
     averaged = AveragedModel(model, avg_fn=get_ema_avg_fn(EMA)) if average else None
     groups = [{"params": [model.weight], "weight_decay": 0.01}, {"params": [model.bias], "weight_decay": 0.0}]
     if optimizer == "adamw":
-        optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=EPSILON[False])
+        optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=ADAM_EPSILON)
     elif optimizer == "rmsprop":
-        optim = torch.optim.RMSprop(groups, lr=rate, momentum=0.9, alpha=0.99, eps=EPSILON[True])
+        optim = torch.optim.RMSprop(groups, lr=rate, momentum=0.9, alpha=0.99, eps=RMS_EPSILON)
     elif optimizer == "lars":
         groups[0]["trust"] = 0.01
         optim = Lars(groups, lr=rate, momentum=0.9)
