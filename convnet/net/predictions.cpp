@@ -27,9 +27,10 @@ std::vector<std::string> class_names_of(const MatrixInfo& matrix, std::int64_t o
   return names;
 }
 
-/// Returns the layer that is compared with targets below a cost of a single input, which sees a difference;
-/// null if nothing is compared there. The layer is the one input that has weights below it; what the others
-/// have comes straight from the data set.
+/// Returns the layer whose outputs a cost compares with targets; null if there is none. `difference` is the
+/// cost's only input, like the eltsum of outputs and targets below a cost.sum2. Layers without weights are
+/// searched downwards for the one input that has weights below it; all other inputs are targets from the data
+/// set.
 const Node* compared_in_difference(const Graph& graph, const Node& difference) {
   if (!difference.layer->weights.empty() || difference.inputs.empty()) return nullptr;
   if (difference.inputs.size() == 1) return compared_in_difference(graph, graph.nodes[difference.inputs[0]]);

@@ -57,7 +57,7 @@ class PlaceWriter {
     return place.divided ? std::vector<DeviceId>{place.gpus[0]} : place.gpus;
   }
 
-  /// The first input that is no data, or "".
+  /// Returns the first input that is not a data layer; "" if there is none.
   std::string layer_below(const std::string& layer) const {
     for (const std::string& input : inputs_.at(layer)) {
       if (!data_.contains(input)) return input;
@@ -65,13 +65,14 @@ class PlaceWriter {
     return "";
   }
 
-  /// The devices of a layer without gpu=.
+  /// Returns the devices of a layer without gpu=.
   std::vector<DeviceId> inherited(const std::string& layer) const {
     const std::string below = layer_below(layer);
     return below.empty() ? std::vector<DeviceId>{DeviceId(0)} : replicas_of(below);
   }
 
-  /// The layer whose devices a data layer without gpu= has: another input of its first user, or that user.
+  /// Returns the layer from which a data layer without gpu= takes its devices. It is another input of the
+  /// first layer that reads the data, or that layer itself if all its inputs are data.
   std::string leader_of(const std::string& data) const {
     for (const std::string& user : names_) {
       const std::vector<std::string>& inputs = inputs_.at(user);
@@ -84,7 +85,7 @@ class PlaceWriter {
 
   IniFile file_;
   const Placement& placement_;
-  std::vector<std::string> names_;  ///< of the sections, in order
+  std::vector<std::string> names_;  ///< names of the sections, in order
   std::map<std::string, std::vector<std::string>> inputs_;
   std::set<std::string> data_, weightless_;
 };

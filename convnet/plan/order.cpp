@@ -96,9 +96,9 @@ TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan), used_stre
   }
 }
 
-/// Merges the clock of a task on `device` into `into`. The shared counts of a clock are valid for all columns
-/// but those of the task's own device. Once tasks of two devices with the same shared counts are merged, all
-/// columns are covered.
+/// Merges the vector clock of a task on `device` into `into`, count by count. Shared counts say nothing about
+/// the streams of the task's own device, whose counts are in Clock::own. Of shared counts that two devices
+/// have in common, the clock of the second device therefore adds only the columns of the first.
 template <class Choose>
 void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose choose) const {
   const auto take = [&](const int* counts, std::size_t begin, std::size_t end) {

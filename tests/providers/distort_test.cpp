@@ -40,6 +40,17 @@ std::vector<int> reds(const DecodedImage& image) {
 }
 using Ints = std::vector<int>;
 
+/// The image with rows and columns exchanged.
+DecodedImage transposed(const DecodedImage& image) {
+  DecodedImage result{image.width, image.height, {}};
+  for (int y = 0; y < result.height; ++y)
+    for (int x = 0; x < result.width; ++x) {
+      const auto* const from = &image.pixels[3 * static_cast<std::size_t>(x * image.width + y)];
+      result.pixels.insert(result.pixels.end(), from, from + 3);
+    }
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("distortions of shape take the nearest pixel, and black from outside", "[distort]") {
@@ -107,12 +118,30 @@ TEST_CASE("equalizing makes values uniform", "[distort]") {
 }
 
 TEST_CASE("images of a single pixel, row or column are distorted as well", "[distort]") {
-  for (const auto& [height, width] : std::vector<std::pair<int, int>>{{1, 1}, {1, 7}, {7, 1}}) {
-    for (int kind = 0; kind < kDistortions; ++kind) {
-      for (const double m : {-0.99, 0.0, 4.0})
-        after(numbered(height, width), static_cast<Distortion>(kind), m);
+  const std::map<Distortion, Distortion> other_axis = {{Distortion::shear_x, Distortion::shear_y},
+                                                       {Distortion::shear_y, Distortion::shear_x},
+                                                       {Distortion::translate_x, Distortion::translate_y},
+                                                       {Distortion::translate_y, Distortion::translate_x}};
+  for (const int length : {1, 7}) {
+    const DecodedImage row = numbered(1, length);
+    for (int k = 0; k < kDistortions; ++k) {
+      const auto kind = static_cast<Distortion>(k);
+      const auto found = other_axis.find(kind);
+      for (const double m : {-0.99, 0.0, 4.0}) {
+        CAPTURE(length, k, m);
+        const double turned = kind == Distortion::rotate ? -m : m;  // transposition reverses the direction
+        const Distortion across = found == other_axis.end() ? kind : found->second;
+        CHECK(after(transposed(row), across, turned).pixels == transposed(after(row, kind, m)).pixels);
+      }
     }
   }
+  // Without a neighbour or a second value there is nothing to shift in, to sharpen or to stretch.
+  const DecodedImage pixel = numbered(1, 1);
+  CHECK(reds(after(pixel, Distortion::translate_x, 1)) == Ints{0});
+  CHECK(after(pixel, Distortion::translate_y, 1).pixels == std::vector<std::uint8_t>(3));
+  for (const Distortion kind : {Distortion::sharpness, Distortion::autocontrast, Distortion::equalize})
+    CHECK(after(pixel, kind, 1).pixels == pixel.pixels);
+  CHECK(after(pixel, Distortion::rotate, 45).pixels == pixel.pixels);
 }
 
 TEST_CASE("TrivialAugment draws every distortion and magnitude", "[distort]") {
