@@ -1,6 +1,7 @@
 #include "convnet/plan/plan.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "convnet/base/names.h"
@@ -51,6 +52,10 @@ BufferId add_buffer(Table<BufferId, Buffer>& buffers, std::string name, BufferKi
   b.kind = kind;
   b.device = device;
   b.bytes = desc.bytes();
+  // Layouts know their own size; one of another type or shape would make the buffer too small.
+  if (b.bytes / size_of(desc.type) < element_count(desc.dims))
+    throw std::logic_error("plan: '" + b.name + "' is " + to_string(desc.dims) + " " + to_string(desc.type) +
+                           ", but its layout has " + std::to_string(b.bytes) + " bytes");
   b.desc = std::move(desc);
   const BufferId id = buffers.next_id();
   buffers.push_back(std::move(b));

@@ -126,8 +126,15 @@ class Verifier {
     if (use.begin < 0 || use.begin + bytes_of(plan_, use) > b.bytes)
       fail(task_name(t) + " reaches beyond '" + b.name + "'");
     if (b.kind == BufferKind::step || b.kind == BufferKind::costs || arg.dims == Dims{0}) return;
+    // Layouts know their own size, so this does not rely on them: elements take at least their types' bytes.
+    if (arg.bytes() / size_of(arg.type) < element_count(arg.dims))
+      fail(task_name(t) + " expects '" + b.name + "' in a layout that is too small for " +
+           to_string(arg.dims) + " " + to_string(arg.type));
     if (arg.bytes() > bytes_of(plan_, use)) fail(task_name(t) + " reaches beyond '" + b.name + "'");
     if (use.bytes >= 0) return;  // ranges are flat memory
+    if (element_count(arg.dims) != element_count(b.desc.dims))
+      fail(task_name(t) + " uses " + std::to_string(element_count(arg.dims)) + " of the " +
+           std::to_string(element_count(b.desc.dims)) + " elements of '" + b.name + "'");
     if (!same_layout(b.desc, arg))
       fail(task_name(t) + " expects '" + b.name + "' as " + arg.layout_name() + ", but it is " +
            b.desc.layout_name());

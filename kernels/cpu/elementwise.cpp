@@ -16,7 +16,7 @@ bool keeps_zero(const Neuron& f) {
 
 Prepared prepare(const NeuronForward& op, const LayoutHints& hints) {
   TensorDesc tensor = hinted_activation(op.dims, hints, 0);
-  if (gives_probabilities(op.f)) tensor.type = DataType::f32;
+  if (gives_probabilities(op.f)) tensor = with_type(tensor, DataType::f32);
   // A function that maps 0 to something else writes into padding, which is zeroed again afterwards.
   std::optional<ActivationView> padded;
   if (!tensor.plain() && !keeps_zero(op.f)) {

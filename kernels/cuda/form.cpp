@@ -74,7 +74,7 @@ class Former {
   OpForm operator()(const Op& op) const {
     TensorDesc desc = activation(op.dims, 0);
     if constexpr (std::is_same_v<Op, NeuronForward>)
-      if (gives_probabilities(op.f)) desc.type = DataType::f32;
+      if (gives_probabilities(op.f)) desc = with_type(desc, DataType::f32);
     return own(argument_tensors(op, desc));
   }
   OpForm operator()(const Accumulate& op) const { return own(argument_tensors(op, activation(op.dims, 1))); }

@@ -4,6 +4,7 @@
 #include "convnet/base/error.h"
 #include "convnet/plan/order.h"
 #include "convnet/plan/verify.h"
+#include "kernels/cuda/layout.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 
@@ -387,6 +388,63 @@ TEST_CASE("verify finds a task that runs twice") {
     INFO("twice " << name(good, net.graph, t));
     CHECK_FALSE(passes(bad, net.graph));
   }
+}
+
+TEST_CASE("verify finds a buffer that is too small, even if its layout says that it is not") {
+  PlannedNet net("lenet", true, false, 0, Precision::bf16, "cuda");
+  for (const Phase phase : {Phase::train, Phase::test}) {
+    const Plan& good = net.plan(phase, 8);
+    int shrunk = 0, cut = 0;
+    for (const BufferId b : good.buffers.ids()) {
+      const TensorDesc& desc = good.buffers[b].desc;
+      if (!is_transient(good.buffers[b]) || desc.dims.size() != 4) continue;
+      INFO(good.buffers[b].name << " " << desc.layout_name());
+      // The layout of half the images: all sizes agree, and all are wrong.
+      Dims half = desc.dims;
+      half[0] /= 2;
+      const std::shared_ptr<const Layout> layout = cuda::channels_last(half, desc.type).layout;
+      Plan bad = good;
+      bool used = false;
+      for (Task& task : bad.tasks) {
+        for (std::size_t k = 0; k < task.uses.size(); ++k) {
+          if (task.uses[k].buffer != b) continue;
+          used = true;
+          if (!desc.plain()) task.form.args[k].layout = layout;
+        }
+      }
+      if (!used) continue;
+      if (!desc.plain() && layout != nullptr) {
+        bad.buffers[b].desc.layout = layout;
+        bad.buffers[b].bytes = bad.buffers[b].desc.bytes();
+        CHECK_FALSE(passes(bad, net.graph));
+        ++shrunk;
+      }
+      // An operation that writes only a part.
+      bad = good;
+      for (Task& task : bad.tasks) {
+        for (std::size_t k = 0; k < task.uses.size(); ++k) {
+          if (task.uses[k].buffer != b || task.uses[k].access == Access::read) continue;
+          task.form.args[k] = cuda::channels_last(half, desc.type);
+          ++cut;
+        }
+      }
+      CHECK_FALSE(passes(bad, net.graph));
+    }
+    CHECK(shrunk >= 4);
+    CHECK(cut >= 6);
+  }
+}
+
+TEST_CASE("a buffer smaller than its elements cannot be made") {
+  Plan plan;
+  // A layout of bf16 numbers under the type f32.
+  TensorDesc desc = cuda::channels_last({2, 3, 4, 5}, DataType::bf16);
+  CHECK_NOTHROW(add_buffer(plan.buffers, "x", BufferKind::activation, DeviceId(0), desc));
+  CHECK_NOTHROW(
+      add_buffer(plan.buffers, "x", BufferKind::activation, DeviceId(0), with_type(desc, DataType::f32)));
+  desc.type = DataType::f32;
+  CHECK_THROWS_WITH(add_buffer(plan.buffers, "x", BufferKind::activation, DeviceId(0), desc),
+                    "plan: 'x' is 2x3x4x5 f32, but its layout has 240 bytes");
 }
 
 TEST_CASE("verify finds a read of what nothing wrote") {

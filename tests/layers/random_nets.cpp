@@ -1,0 +1,229 @@
+#include "tests/layers/random_nets.h"
+
+#include <cmath>
+#include <utility>
+
+namespace convnet::test {
+namespace {
+
+std::string number(double value) { return std::to_string(value); }
+
+/// Returns a section; `keys` are separated by blanks.
+std::string section(const std::string& name, std::string keys) {
+  std::replace(keys.begin(), keys.end(), ' ', '\n');
+  return "[" + name + "]\n" + keys + "\n";
+}
+
+}  // namespace
+
+const std::vector<ExtraMatrix>& random_net_matrices() {
+  static const std::vector<ExtraMatrix> matrices = {{kRandomNetClasses, ExtraMatrix::one_hot},
+                                                    {5, ExtraMatrix::multi_hot}};
+  return matrices;
+}
+
+std::string RandomNets::deal(Deck& deck, const std::vector<std::string>& cards) {
+  if (deck.empty()) {
+    deck = cards;
+    for (std::size_t i = deck.size(); i > 1; --i) std::swap(deck[i - 1], deck[below(i)]);
+  }
+  std::string card = deck.back();
+  deck.pop_back();
+  return card;
+}
+
+RandomNets::Tensor RandomNets::add(const std::string& type, const std::string& keys, Tensor output,
+                                   const std::string& parameters) {
+  output.name = "x" + std::to_string(++count_);
+  layers_ += section(output.name, "type=" + type + " " + keys);
+  const bool learns = type == "conv" || type == "local" || type == "fc" || type == "sfc" || type == "bnorm";
+  // Increments are gradients: there is no momentum and no decay.
+  if (learns) parameters_ += section(output.name, "epsW=0.01 epsB=0.01 momW=0 momB=0");
+  if (!parameters.empty()) parameters_ += section(output.name, parameters);
+  return output;
+}
+
+std::string RandomNets::keys_of_weights(int inputs) {
+  return " initW=" + number(1 / std::sqrt(inputs)) + " initB=0.1";
+}
+
+std::string RandomNets::channels_of(const Tensor& in) const {
+  return "inputs=" + in.name + " channels=" + std::to_string(in.channels);
+}
+
+/// Adds a neuron layer. Functions that are not defined everywhere stand on one that keeps within bounds.
+RandomNets::Tensor RandomNets::bent(Tensor in) {
+  static const std::vector<std::string> cards = {
+      "ident",  "logistic", "abs",      "relu",          "nrelu",        "softrelu",        "square",
+      "sqrt",   "log[3]",   "drelu[2]", "tanh[1.5,0.7]", "abstanh[1,1]", "linear[0.7,0.1]", "brelu[1]",
+      "elu[1]", "silu",     "gelu",     "mish",          "hsigmoid",     "hswish",          "leaky[0.1]"};
+  const std::string neuron = deal(neurons_, cards);
+  if (neuron == "sqrt") in = add("neuron", "inputs=" + in.name + " neuron=logistic", in);
+  if (neuron == "log[3]") in = add("neuron", "inputs=" + in.name + " neuron=tanh[1,1]", in);
+  return add("neuron", "inputs=" + in.name + " neuron=" + neuron, in);
+}
+
+/// Adds a layer and, mostly, a function of its outputs.
+RandomNets::Tensor RandomNets::with_neuron(const std::string& type, const std::string& keys, Tensor output) {
+  output = add(type, keys, output);
+  return below(3) == 0 ? output : bent(output);
+}
+
+/// Returns as many maps of the same side, from a convolution.
+RandomNets::Tensor RandomNets::convolved(const Tensor& in, int filters) {
+  return add("conv",
+             channels_of(in) + " filters=" + std::to_string(filters) + " filterSize=3 padding=1" +
+                 keys_of_weights(9 * in.channels),
+             {"", filters, in.side});
+}
+
+/// Adds layers that have no gradient.
+RandomNets::Tensor RandomNets::on_data() {
+  const Tensor data{"data", 3, 8};
+  const std::string kind =
+      deal(data_layers_, {"none", "neuron", "rgb2yuv", "rgb2lab", "rscale", "resize", "crop", "none"});
+  if (kind == "neuron") return bent(data);
+  if (kind == "rgb2yuv") return add(kind, "inputs=data", data);
+  // L*a*b* are numbers up to 100.
+  if (kind == "rgb2lab")
+    return add("neuron", "inputs=" + add(kind, "inputs=data center=1", data).name + " neuron=linear[0.02,0]",
+               data);
+  if (kind == "rscale") return add(kind, channels_of(data) + " maxScale=1.2 tgtSize=6", {"", 3, 6});
+  if (kind == "resize") return add(kind, channels_of(data) + " scale=1.2", {"", 3, 6});
+  if (kind == "crop") return add(kind, channels_of(data) + " startX=1 sizeX=7", {"", 3, 7});
+  return data;
+}
+
+RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
+  static const std::vector<std::string> cards = {
+      "conv",    "conv 1x1", "conv stride", "conv groups", "depthwise", "local",       "max",     "avg",
+      "maxabs",  "sum",      "global",      "cmpool",      "rnorm",     "cnorm",       "cmrnorm", "bnorm",
+      "eltsum",  "eltmax",   "eltmul",      "by map",      "concat",    "blur",        "href",    "nailbed",
+      "dropout", "dropout2", "pass",        "neuron",      "shared",    "sharedBiases"};
+  const std::string kind = deal(map_layers_, cards), keys = channels_of(in), c = std::to_string(in.channels);
+  const int half = (in.side + 1) / 2;
+  const auto windows = [&](const std::string& pool) {
+    return add("pool", keys + " pool=" + pool + " sizeX=2 stride=2", {"", in.channels, half});
+  };
+  const auto norm = [&] { return add(kind, keys + " size=3", in, "scale=0.5 pow=0.75"); };
+  if (kind == "conv") {
+    const int filters = static_cast<int>(std::vector<int>{3, 8, 16}[below(3)]);
+    return with_neuron("conv",
+                       keys + " filters=" + std::to_string(filters) + " filterSize=3 padding=1" +
+                           keys_of_weights(9 * in.channels),
+                       {"", filters, in.side});
+  }
+  if (kind == "conv 1x1")
+    return with_neuron("conv", keys + " filters=5 filterSize=1" + keys_of_weights(in.channels),
+                       {"", 5, in.side});
+  if (kind == "conv stride")
+    return with_neuron("conv",
+                       keys + " filters=8 filterSize=3 padding=1 stride=2" + keys_of_weights(9 * in.channels),
+                       {"", 8, half});
+  if (kind == "conv groups" && in.channels % 2 == 0)
+    return with_neuron(
+        "conv", keys + " filters=4 groups=2 filterSize=3 padding=1" + keys_of_weights(9 * in.channels / 2),
+        {"", 8, in.side});
+  if (kind == "depthwise")
+    return with_neuron("conv",
+                       keys + " filters=1 groups=" + c + " filterSize=3 padding=1" + keys_of_weights(9), in);
+  if (kind == "sharedBiases")
+    return with_neuron(
+        "conv", keys + " filters=4 filterSize=3 padding=1 sharedBiases=0" + keys_of_weights(9 * in.channels),
+        {"", 4, in.side});
+  if (kind == "local")
+    return with_neuron("local", keys + " filters=4 filterSize=3 padding=1" + keys_of_weights(9 * in.channels),
+                       {"", 4, in.side});
+  if (kind == "max" || kind == "avg" || kind == "maxabs") return in.side > 1 ? windows(kind) : in;
+  if (kind == "sum" && in.side > 1)
+    return add("pool", keys + " pool=avg sum=1 sizeX=2 stride=1 start=-1", {"", in.channels, in.side});
+  if (kind == "global" && below(3) == 0) return add("pool", keys + " pool=avg sizeX=0", {"", in.channels, 1});
+  if (kind == "cmpool" && in.channels > 1)
+    return add("cmpool", keys + " pool=max size=2 stride=2", {"", (in.channels + 1) / 2, in.side});
+  if (kind == "rnorm" || kind == "cnorm" || kind == "cmrnorm")
+    return in.side > 2 && in.channels > 2 ? norm() : in;
+  if (kind == "bnorm") return with_neuron("bnorm", keys + " epsilon=0.01", in);
+  if (kind == "eltsum")
+    return add(kind, "inputs=" + in.name + "," + convolved(in, in.channels).name + " coeffs=1,-0.5", in);
+  if (kind == "eltmax" || kind == "eltmul")
+    return add(kind, "inputs=" + convolved(in, in.channels).name + "," + convolved(in, in.channels).name, in);
+  if (kind == "by map") {
+    const Tensor factors =
+        add("fc", "inputs=" + in.name + " outputs=" + c + keys_of_weights(in.size()), {"", in.channels, 0});
+    return add("eltmul", "inputs=" + in.name + "," + bent(factors).name, in);
+  }
+  if (kind == "concat")
+    return add(kind, "inputs=" + in.name + "," + convolved(in, 4).name, {"", in.channels + 4, in.side});
+  if (kind == "blur") return add(kind, keys + " filterSize=3 stdev=1", in);
+  if (kind == "href") return add(kind, keys, in);
+  if (kind == "nailbed") return add(kind, keys + " stride=2", {"", in.channels, half});
+  if (kind == "dropout") return add(kind, "inputs=" + in.name, in, "keep=0.8");
+  if (kind == "dropout2" || kind == "pass") return add(kind, "inputs=" + in.name, in);
+  if (kind == "neuron") return bent(in);
+  if (kind == "shared") {
+    const Tensor owner = convolved(in, in.channels), between = bent(owner);
+    return add("conv",
+               channels_of(between) + " filters=" + c + " filterSize=3 padding=1 weightSource=" + owner.name +
+                   "[0]" + keys_of_weights(9 * in.channels),
+               in);
+  }
+  return in;
+}
+
+RandomNets::Tensor RandomNets::above_vector(Tensor in) {
+  const std::string kind = deal(
+      vector_layers_, {"fc", "fc", "sfc", "sum", "bnorm", "eltsum", "eltmul", "concat", "neuron", "dropout"});
+  const auto of_fc = [&](int outputs) {
+    return add("fc", "inputs=" + in.name + " outputs=" + std::to_string(outputs) + keys_of_weights(in.size()),
+               {"", outputs, 0});
+  };
+  if (kind == "sfc" && in.size() % 2 == 0)
+    return with_neuron("sfc", "inputs=" + in.name + " parts=2 outputs=6" + keys_of_weights(in.size() / 2),
+                       {"", 12, 0});
+  if (in.side > 0 || kind == "fc" || kind == "sfc") in = bent(of_fc(12));
+  if (kind == "sum")
+    return in.size() % 2 == 0 ? add(kind, "inputs=" + in.name + " stride=2", {"", in.size() / 2, 0}) : in;
+  if (kind == "bnorm") return with_neuron(kind, "inputs=" + in.name + " epsilon=0.1", in);
+  if (kind == "eltsum" || kind == "eltmul")
+    return add(kind, "inputs=" + in.name + "," + of_fc(in.size()).name, in);
+  if (kind == "concat") return add(kind, "inputs=" + in.name + "," + of_fc(3).name, {"", in.size() + 3, 0});
+  if (kind == "dropout") return add(kind, "inputs=" + in.name, in, "keep=0.8");
+  return kind == "neuron" ? bent(in) : in;
+}
+
+/// Adds a second cost.
+void RandomNets::add_cost(const Tensor& in) {
+  const std::string kind = deal(costs_, {"none", "crossent", "bce", "dce", "sum2"});
+  if (kind == "none") return;
+  const auto outputs = [&](int count) {
+    return add("fc", "inputs=" + in.name + " outputs=" + std::to_string(count) + keys_of_weights(in.size()),
+               {"", count, 0});
+  };
+  if (kind == "sum2") {
+    add("cost.sum2", "inputs=" + outputs(3).name, {}, "coeff=0.1");
+  } else if (kind == "crossent") {
+    layers_ += section("onehot", "type=data dataIdx=2");
+    const Tensor softmax = add("softmax", "inputs=" + outputs(kRandomNetClasses).name, {});
+    add("cost.crossent", "inputs=onehot," + softmax.name, {}, "coeff=0.5");
+  } else {
+    layers_ += section("tags", "type=data dataIdx=3");
+    const Tensor tags = add("neuron", "inputs=" + outputs(5).name + " neuron=logistic", {});
+    add("cost." + kind, "inputs=tags," + tags.name, {}, "coeff=0.5 posWeight=2");
+  }
+}
+
+NetTexts RandomNets::next() {
+  layers_ = parameters_ = "";
+  count_ = 0;
+  Tensor top = on_data();
+  // Something learns below the layers under test.
+  top = bent(convolved(top, 4 + 2 * static_cast<int>(below(3))));
+  const int maps = 2 + static_cast<int>(below(3)), vectors = static_cast<int>(below(3));
+  for (int i = 0; i < maps; ++i) top = above_maps(top);
+  for (int i = 0; i < vectors; ++i) top = above_vector(top);
+  add_cost(top);
+  return between_data_and_cost(layers_, top.name, kRandomNetClasses,
+                               parameters_ + section("top", "epsW=0.01 epsB=0.01 momW=0 momB=0"));
+}
+
+}  // namespace convnet::test
