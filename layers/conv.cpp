@@ -47,7 +47,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     WeightConstraint rows = rows_of(geometries[i].weights());
     rows.norm_min = p.norm_min[i];
     rows.norm_max = p.norm_max[i];
-    good = add_weights(weights, source, p, i, geometries[i].weights(), rows) && good;
+    good = add_weights(weights, source, p, i, geometries[i].weights(), rows, 0, geometries[i].groups) && good;
   }
   const ConvGeometry& g = geometries[0];
   const FeatureShape output{g.k, g.oh, g.ow, true};

@@ -22,7 +22,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     filters.groups = g.oh * g.ow * g.k;
     filters.inner = g.c / g.groups * g.filter * g.filter;
     filters.shrink = true;
-    good = add_weights(weights, source, p, i, g.weights(), filters, 2) && good;
+    good = add_weights(weights, source, p, i, g.weights(), filters, 2, g.groups) && good;
   }
   const LocalGeometry& g = geometries[0];
   const FeatureShape output{g.k, g.oh, g.ow, true};

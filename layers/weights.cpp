@@ -75,15 +75,25 @@ std::string matrix_name(const std::vector<LayerInput>& inputs, std::size_t i) {
 }
 
 /// Returns the standard deviation of the initial values of a matrix, whose dims and output axis are filled
-/// in.
-double deviation(const InitialDeviation& init, const WeightSpec& spec) {
+/// in. An input contributes only to the outputs of its group.
+double deviation(const InitialDeviation& init, const WeightSpec& spec, std::int64_t groups) {
   const auto axis = static_cast<std::ptrdiff_t>(spec.output_axis);
   const auto inputs = static_cast<double>(element_count({spec.dims.begin() + axis + 1, spec.dims.end()}));
   const auto window = static_cast<double>(element_count({spec.dims.begin() + axis + 2, spec.dims.end()}));
-  return init.of(inputs, static_cast<double>(spec.dims[static_cast<std::size_t>(axis)]) * window);
+  const std::int64_t outputs = spec.dims[static_cast<std::size_t>(axis)] / groups;
+  return init.of(inputs, static_cast<double>(outputs) * window);
 }
 
 }  // namespace
+
+/// AdamW divides by 1 - momentum^n, and mixes gradients in with the weight 1 - momentum, in fp32.
+bool OptimizerParams::takes_momentum(const LayerSource& source, const char* key, double momentum) const {
+  constexpr double kLargest = 0.9999999;  // as beta2
+  if (optimizer != Optimizer::adamw || momentum <= kLargest) return true;
+  source.error(key, std::string(key) + " is the beta1 of optimizer=adamw, which divides by 1 - " + key +
+                        ": it must be at most 0.9999999; usual is 0.9");
+  return false;
+}
 
 double InitialDeviation::of(double fan_in, double fan_out) const {
   switch (rule) {
@@ -126,6 +136,9 @@ bool parse_weight_params(const LayerType& type, const LayerSource& source, Weigh
     if (source.parameters != nullptr && source.parameters->find(key) != nullptr)
       source.warning(key, std::string(key) + " never had an effect and is ignored");
   }
+  bool good = params.takes_momentum(source, "momB", params.mom_b);
+  for (const double momentum : params.mom_w) good = good && params.takes_momentum(source, "momW", momentum);
+  if (!good) return false;
   if (params.weight_source.empty()) params.weight_source.resize(source.inputs.size());
   if (params.weight_source.size() != source.inputs.size()) {
     source.error("weightSource", "weightSource has " + std::to_string(params.weight_source.size()) +
@@ -144,12 +157,13 @@ WeightConstraint rows_of(const Dims& dims) {
 }
 
 bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
-                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis) {
+                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis,
+                 std::int64_t groups) {
   WeightSpec spec;
   spec.output_axis = output_axis;
   spec.name = "weights." + matrix_name(source.inputs, i);
   spec.dims = std::move(dims);
-  spec.init_stdev = deviation(params.init_w[i], spec);
+  spec.init_stdev = deviation(params.init_w[i], spec, groups);
   spec.learning = params.weights(params.eps_w[i], params.mom_w[i], params.wc[i]);
   spec.constraint = constraint;
   spec.constraint.ball = params.wball[i];

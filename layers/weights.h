@@ -15,6 +15,8 @@ struct OptimizerParams {
   Optimizer optimizer = Optimizer::sgd;
   double beta2 = 0, adam_epsilon = 0, trust = 0;
 
+  /// Reports a momentum, the value of `key`, that the optimiser cannot use, and returns whether it can.
+  bool takes_momentum(const LayerSource& source, const char* key, double momentum) const;
   /// Returns the learning parameters of a weight matrix, whose rate LARS scales.
   LearningParams weights(Schedule epsilon, double momentum, double decay) const {
     return {std::move(epsilon),
@@ -185,10 +187,12 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
 
 /// add_weights() adds "weights.<input>" of input i ("weights.<input>.1" if an earlier input is the same
 /// layer); add_biases() adds "biases", which must come last, if the layer has any. `constraint` says which
-/// weights are the row of an output; its norms are filled in here. Both return false after reporting a bad
-/// weightSource or init function.
+/// weights are the row of an output; its norms are filled in here. The outputs are those of `groups` groups,
+/// each of which reads inputs of its own. Both return false after reporting a bad weightSource or init
+/// function.
 bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
-                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0);
+                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0,
+                 std::int64_t groups = 1);
 bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                 Dims dims, int output_axis = 0);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <vector>
@@ -109,7 +110,17 @@ Schedule Schedule::parse(std::string_view text) {
       fail(name + ": " + argument + " expects " + expected.what() + ", not " + excerpt(value));
     }
   }
-  if (!std::isfinite(schedule.base_ / schedule.target_factor_)) fail(name + ": base/tgtFactor is not finite");
+  // A warm-up only lowers the rate, and between its first and its last value it goes one way.
+  const bool steps = schedule.kind_ == Kind::step;
+  const double last =
+      steps ? schedule.base_ * std::pow(schedule.factor_, static_cast<double>(schedule.at_.size()))
+            : schedule.base_ / schedule.target_factor_;
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  // A base that is too large is refused as any other number is.
+  if (std::abs(schedule.base_) <= kLargest && !(std::abs(last) <= kLargest))
+    fail(name + ": the last rate, base" +
+         (steps ? "*factor^" + std::to_string(schedule.at_.size()) : "/tgtFactor") +
+         ", is larger than fp32 holds, 3.4e+38");
   return schedule;
 }
 

@@ -1,5 +1,7 @@
 #include "convnet/net/net.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -176,7 +178,13 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
     // Running statistics may differ: they follow the data, and only tests read them.
     if (spec(w).state && phase != Phase::test) continue;
     if (!all_finite(executor_.read_weights(w))) {
-      return "'" + w.name + "' is not finite after an update that was too large";
+      const auto index = static_cast<std::size_t>(w.rate_index);
+      const bool learns = phase != Phase::test && !spec(w).state && index < inputs.rates.size();
+      return "'" + w.name + "' is not finite" +
+             (learns ? fmt::format(
+                           " after an update at the rate {:g}: this, or the gradient, is too large for fp32",
+                           inputs.rates[index].epsilon)
+                     : "");
     }
   }
   if (first_task.exists()) return "the first layer with such an output is '" + first + "'";

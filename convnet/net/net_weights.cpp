@@ -170,6 +170,9 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     values.assign(count, static_cast<float>(weight.init_value));
     if (weight.init_stdev > 0)
       fill_normal(philox_key(seed, w.name), weight.init_value, weight.init_stdev, values);
+    if (!all_finite(values))
+      throw InputError(fmt::format("{}: {}: initW of {:g} makes weights that fp32 does not hold",
+                                   graph_.nodes[w.node].where.str(), w.name, weight.init_stdev));
     return values;
   }
   const auto wrong = [&](const std::string& message) {

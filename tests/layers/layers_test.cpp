@@ -362,7 +362,18 @@ TEST_CASE("initW takes he and xavier, by the numbers of inputs and outputs of a 
   };
   const std::string conv = "channels=8\nfilters=12\nfilterSize=3\ngroups=2\ninitW=";
   CHECK(spec(section("a", "conv", "inputs=data") + conv + "he\n") == Approx(std::sqrt(2.0 / 36)));
-  CHECK(spec(section("a", "conv", "inputs=data") + conv + "xavier\n") == Approx(std::sqrt(2.0 / (36 + 216))));
+  // An input contributes to the 12 filters of its group, in 9 places each.
+  CHECK(spec(section("a", "conv", "inputs=data") + conv + "xavier\n") == Approx(std::sqrt(2.0 / (36 + 108))));
+  const std::string depthwise = "channels=8\nfilters=1\nfilterSize=5\ngroups=8\ninitW=";
+  for (const std::string type : {"conv", "local"}) {
+    CHECK(spec(section("a", type, "inputs=data") + depthwise + "xavier\n") == Approx(0.2));
+    CHECK(spec(section("a", type, "inputs=data") + depthwise + "he\n") == Approx(std::sqrt(2.0 / 25)));
+  }
+  const std::string local = "channels=8\nfilters=12\nfilterSize=3\ninitW=xavier\n";
+  CHECK(spec(section("a", "local", "inputs=data") + local) == Approx(std::sqrt(2.0 / (72 + 108))));
+  CHECK(spec(section("a", "sfc", "inputs=data outputs=10 parts=4 initW=xavier")) ==
+        Approx(std::sqrt(2.0 / (72 + 10))));
+  CHECK(spec(section("a", "sfc", "inputs=data outputs=10 parts=4 initW=he")) == Approx(std::sqrt(2.0 / 72)));
   CHECK(spec(fc("a", "inputs=data outputs=10 initW=he")) == Approx(std::sqrt(2.0 / 288)));
   CHECK(spec(fc("a", "inputs=data outputs=10 initW=xavier")) == Approx(std::sqrt(2.0 / 298)));
   CHECK(spec(fc("a", "inputs=data outputs=10 initW=0.5")) == 0.5);
@@ -381,4 +392,33 @@ TEST_CASE("initW takes he and xavier, by the numbers of inputs and outputs of a 
       errors(fc("a", "inputs=data outputs=10"), "[a]\nepsW=1\nepsB=1\nmomW=0\nmomB=0\noptimizer=adam\n"),
       Catch::Contains(
           "expects one of sgd, nesterov, adamw, rmsprop, lars, not 'adam'; did you mean 'adamw'?"));
+}
+
+TEST_CASE("a momentum by which the optimiser divides by zero is refused") {
+  const ShapeOnlyProvider provider({8, 6, 6}, 4);
+  const auto errors = [&](const std::string& layers, const std::string& top, const std::string& rates) {
+    return build_net(between_data_and_cost(layers, top, 4, "[a]\nepsW=0.1\nepsB=0.1\n" + rates), provider)
+        .errors;
+  };
+  const std::string layers[] = {fc("a", "inputs=data outputs=10"),
+                                conv("a", "inputs=data channels=8 filters=4 filterSize=3"),
+                                section("a", "bnorm", "inputs=data")};
+  for (const std::string& layer : layers) {
+    INFO(layer);
+    for (const std::string momentum : {"1", "0.99999999"}) {  // fp32 rounds both to 1
+      for (const std::string key : {"momW", "momB"}) {
+        const std::string other = key == "momW" ? "momB" : "momW";
+        const std::vector<std::string> found =
+            errors(layer, "a", "optimizer=adamw\n" + other + "=0.9\n" + key + "=" + momentum + "\n");
+        REQUIRE(found.size() == 1);
+        CHECK(found[0] == "params.cfg:6: layer 'a': " + key +
+                              " is the beta1 of optimizer=adamw, which divides by 1 - " + key +
+                              ": it must be at most 0.9999999; usual is 0.9");
+      }
+    }
+    // Others do not divide by it.
+    for (const std::string optimizer : {"sgd", "nesterov", "rmsprop", "lars"})
+      CHECK(errors(layer, "a", "optimizer=" + optimizer + "\nmomW=1\nmomB=1\n").empty());
+    CHECK(errors(layer, "a", "optimizer=adamw\nmomW=0.9999999\nmomB=0\n").empty());
+  }
 }

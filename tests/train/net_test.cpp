@@ -140,6 +140,12 @@ TEST_CASE("initial weights have the stated mean and deviation, whatever the firs
   for (const float v : a.at("conv1.weightsInc.data").values) CHECK(v == 0.0F);
 }
 
+TEST_CASE("initial weights that fp32 does not hold are refused") {
+  SmallNet net(between_data_and_cost("[f]\ntype=fc\ninputs=data\noutputs=70\ninitW=3e38\n", "f", 4), {6}, 4);
+  CHECK_THROWS_WITH(net.prepare(Phase::train, 2),
+                    "net.cfg:7: f.weights.data: initW of 3e+38 makes weights that fp32 does not hold");
+}
+
 TEST_CASE("weights stored by one net load into another") {
   SmallNet from(net_with_everything(), kImage, kClasses);
   const Minibatch batch = random_minibatch(kImage, 4, kClasses, 2);
@@ -187,7 +193,10 @@ TEST_CASE("what is not finite is found and named, and nothing is updated") {
   broken[3] = std::numeric_limits<float>::infinity();
   net.set_weights("f.biases", broken);
   inputs.matrices[0] = reinterpret_cast<const std::byte*>(good.data.data());
-  CHECK(net.net().first_non_finite(Phase::train, 4, inputs).find("'f.biases'") != std::string::npos);
+  const std::string found = net.net().first_non_finite(Phase::train, 4, inputs);
+  CHECK(found ==
+        "'f.biases' is not finite after an update at the rate 0.1: this, or the gradient, is too large for "
+        "fp32");
 }
 
 TEST_CASE(
