@@ -205,8 +205,8 @@ class Backend {
 /// Makes the backend of CPU devices, each of which uses `threads_per_device` cores. tf32 computes as fp32
 /// does.
 std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32);
-/// Returns whether this processor has instructions for products of bf16 numbers; without them, bf16 is slower
-/// than fp32.
+/// Returns whether this processor has instructions for products of bf16 numbers; without them, products in
+/// bf16 are those of f32 numbers, with rounded factors.
 bool cpu_multiplies_bf16();
 
 /// Makes the backend of NVIDIA GPUs. Throws DeviceError if there are none, or if the program was built

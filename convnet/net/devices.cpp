@@ -279,8 +279,8 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
 std::string slow_precision(const Backend& backend) {
   if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16())
     return "";
-  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
-         "(avx512_bf16); imitating them is slower than fp32";
+  return "--precision bf16 is no faster here than fp32, because this processor has no instructions for it "
+         "(avx512_bf16); activations take half the memory";
 }
 
 }  // namespace convnet

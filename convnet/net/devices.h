@@ -44,7 +44,8 @@ std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devi
 /// Returns the precision in which the devices of make_target() compute. Throws InputError if they cannot
 /// compute with --precision.
 Precision precision_of(const DeviceOptions& options);
-/// Returns a warning if the devices of `backend` only emulate its precision, which is slow; else "".
+/// Returns a line that says so if the precision of `backend` saves memory on its devices, but no time; else
+/// "".
 std::string slow_precision(const Backend& backend);
 
 }  // namespace convnet

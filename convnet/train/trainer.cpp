@@ -127,13 +127,13 @@ void Trainer::print_start(const std::string& notes) const {
   }
   const std::int64_t minibatch = largest_minibatch();
   if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(minibatch)));
-  if (!notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", notes);
+  for (const std::string& note : {slow_precision(net_.backend()), notes})
+    if (!note.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", note);
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   for (const std::string& warning :
-       {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
-        too_many_threads(options_.devices.threads), left_out_text(provider_->left_out()),
-        smaller_batches(options_.step.mini, minibatch)}) {
+       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads),
+        left_out_text(provider_->left_out()), smaller_batches(options_.step.mini, minibatch)}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);

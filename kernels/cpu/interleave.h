@@ -57,13 +57,31 @@ template <>
   v = (Vector<float, 16>::Type)_mm512_maskz_slli_epi32(all, _mm512_maskz_cvtepu16_epi32(all, (__m256i)stored),
                                                        16);
 }
-#endif
-#if defined(__AVX512BF16__)
-/// Unlike the general function, this flushes subnormal numbers to zero.
+/// The processor's own conversion (vcvtneps2bf16) would take subnormal numbers for zeros.
 template <>
 [[gnu::always_inline]] inline void narrow<16>(const Vector<float, 16>::Type& v,
                                               Vector<std::uint16_t, 16>::Type& stored) {
-  stored = (Vector<std::uint16_t, 16>::Type)_mm512_cvtneps_pbh(v);
+  constexpr __mmask16 all = 0xffff;
+  const __m512i bits = (__m512i)v;
+  const __mmask16 odd = _mm512_mask_test_epi32_mask(all, bits, _mm512_set1_epi32(0x10000));
+  const __mmask16 nan = _mm512_mask_cmp_ps_mask(all, (__m512)v, (__m512)v, _CMP_UNORD_Q);
+  __m512i rounded = _mm512_maskz_add_epi32(all, bits, _mm512_set1_epi32(0x7fff));
+  rounded = _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1));
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  stored = (Vector<std::uint16_t, 16>::Type)_mm512_maskz_cvtepi32_epi16(
+      all, _mm512_maskz_srli_epi32(all, rounded, 16));
+}
+#else
+/// The general function is ten times slower where a vector is longer than a register.
+template <>
+[[gnu::always_inline]] inline void narrow<16>(const Vector<float, 16>::Type& v,
+                                              Vector<std::uint16_t, 16>::Type& stored) {
+  std::array<Vector<float, 8>::Type, 2> halves;
+  std::array<Vector<std::uint16_t, 8>::Type, 2> narrowed;
+  std::memcpy(halves.data(), &v, sizeof v);
+  narrow<8>(halves[0], narrowed[0]);
+  narrow<8>(halves[1], narrowed[1]);
+  std::memcpy(&stored, narrowed.data(), sizeof stored);
 }
 #endif
 

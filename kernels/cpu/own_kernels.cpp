@@ -36,7 +36,7 @@ Prepared prepare_own_winograd(const OpDesc& op, DataType type) {
 
 extern "C" const OwnKernels CONVNET_OWN_KERNELS;  // C linkage: CMake keeps the symbol by its name
 const OwnKernels CONVNET_OWN_KERNELS = {
-    prepare_own,          prepare_own_winograd,    own::prepare_depthwise,
-    own::prepare_reorder, own::measure_peak_flops, own::measure_copy_bandwidth};
+    prepare_own,        prepare_own_winograd,    own::prepare_depthwise,     own::prepare_reorder,
+    own::round_factors, own::measure_peak_flops, own::measure_copy_bandwidth};
 
 }  // namespace convnet::cpu

@@ -22,6 +22,8 @@ struct OwnKernels {
   Prepared (*prepare_depthwise)(const ConvBackwardWeights& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
+  /// Rounds factors of products to bf16, but stores them as f32.
+  void (*round_factors)(const float* from, std::int64_t count, float* to);
   /// Measures the FLOP/s of `threads` cores in products of bf16 or f32 numbers: the best of five short loops,
   /// which take about a tenth of a second. Where the instruction set has no vector products of bf16 numbers,
   /// it measures those of f32 numbers. Products of tiles (AMX) are not measured.
@@ -101,6 +103,7 @@ Prepared prepare(const UpdateScales& op, const LayoutHints& hints);
 Prepared prepare(const Average& op, const LayoutHints& hints);
 
 Prepared prepare_reorder(const Reorder& op);
+void round_factors(const float* from, std::int64_t count, float* to);
 Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);

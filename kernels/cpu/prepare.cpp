@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "kernels/cpu/own_kernels.h"
+#include "kernels/cpu/relayout.h"
 
 namespace convnet::cpu {
 
@@ -26,21 +27,51 @@ Prepared prepare_winograd(InstructionSet set, const OpDesc& op, DataType type) {
   return own_kernels(set).prepare_winograd(op, type);
 }
 
+/// Returns whether `op` is a product of numbers of `type` that this processor has no instructions for.
+bool lacks_products(InstructionSet set, const OpDesc& op, DataType type) {
+  if (type != DataType::bf16 || set >= InstructionSet::avx512_core_bf16) return false;
+  return std::visit(
+      []<class Op>(const Op& desc) {
+        // Inner products in parts are computed in f32 everywhere.
+        if constexpr (requires { desc.g.parts; }) return desc.g.parts == 0;
+        return OnednnProduct<Op>;
+      },
+      op);
+}
+
+/// Returns whether there is a layout of f32 with the same order of elements.
+bool has_f32_layout(const TensorDesc& tensor) {
+  return tensor.plain() || !with_type(tensor, DataType::f32).plain();
+}
+
+/// Prepares a reorder between tensors of bf16, or of bf16 and f32, by a reorder of f32 and conversions of our
+/// own, which keep subnormal numbers. Returns null for other reorders, and for those of weights to the orders
+/// that only bf16 has.
+Prepared prepare_reorder_in_f32(const Reorder& op) {
+  const bool converts =
+      op.from.type != op.to.type && (op.from.type == DataType::bf16 || op.to.type == DataType::bf16);
+  if (!converts || !has_f32_layout(op.from) || !has_f32_layout(op.to)) return nullptr;
+  const Reorder inner{with_type(op.from, DataType::f32), with_type(op.to, DataType::f32)};
+  return std::make_shared<RelaidOp>(op, prepare(inner, {}), std::vector{op.from, op.to});
+}
+
 }  // namespace
 
 bool fuses(const OpDesc& op, DataType type) {
   return std::holds_alternative<BatchNormForward>(op) || std::holds_alternative<BatchNormBackwardData>(op) ||
-         prepare_winograd(use_instruction_set(), op, type) != nullptr;
+         prepare_winograd(use_instruction_set(), op, type) != nullptr;  // null if lacks_products()
 }
 
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
+  if (lacks_products(set, op, type)) return prepare_in_f32(op, hints);
   if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
   if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op)) {
     if (Prepared own = own_kernels(set).prepare_depthwise(*gradient, type)) return own;
   }
   if (const auto* reorder = std::get_if<Reorder>(&op)) {
     if (Prepared own = own_kernels(set).prepare_reorder(*reorder)) return own;
+    if (Prepared converted = prepare_reorder_in_f32(*reorder)) return converted;
   }
   return std::visit(
       [&]<class Op>(const Op& desc) -> Prepared {

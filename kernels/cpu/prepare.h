@@ -15,6 +15,10 @@ using Prepared = std::shared_ptr<const PreparedOp>;
 /// type of the factors of products, and of the activations that they make.
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type = DataType::f32);
 
+/// Prepares a product whose activations are stored as bf16, and which computes with f32 numbers, for
+/// processors without products of bf16 numbers. Factors are rounded to bf16 as elsewhere.
+Prepared prepare_in_f32(const OpDesc& op, const LayoutHints& hints);
+
 /// Implements Target::fuses(): our own kernels can fuse, oneDNN's convolutions cannot.
 bool fuses(const OpDesc& op, DataType type);
 

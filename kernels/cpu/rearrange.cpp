@@ -1,5 +1,6 @@
-// Reorders that own kernels do faster than oneDNN: activations between plain and blocked layouts, and weights
-// of matrix products that are rounded to bf16.
+// Reorders that own kernels do faster than oneDNN: activations between plain and blocked layouts, weights of
+// matrix products that are rounded to bf16, and conversions between f32 and bf16 that keep the order of the
+// elements.
 #include "kernels/cpu/interleave.h"
 #include "kernels/cpu/own_kernel.h"
 
@@ -7,6 +8,12 @@ namespace convnet::cpu::own {
 namespace {
 
 constexpr std::int64_t kBlock = 16;  ///< number of channels of a block
+/// Floats in a register.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 
 /// Copies activations between the layout of `view`, with blocks of 16 channels, and the plain layout; to the
 /// latter if `to_plain`.
@@ -37,6 +44,42 @@ Prepared prepare_activations(const Reorder& op) {
         with_stored(type,
                     [&]<class T>(T) { rearrange(view, to_plain, as<const T>(args[0]), as<T>(args[1])); });
       });
+}
+
+/// Copies numbers from memory of f32 to bf16, or the reverse.
+template <class From, class To>
+void convert(const From* from, std::int64_t count, To* to) {
+  for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      Vector<float, kLanes>::Type v;
+      load_floats<kLanes>(from + i, kLanes, v);
+      store_floats<kLanes>(to + i, kLanes, v);
+    }
+    for (; i < end; ++i) to[i] = stored_as<To>(to_float(from[i]));
+  });
+}
+
+/// to[i] = from[i], rounded to bf16. It is a function because compilers do not vectorise loops over captured
+/// pointers well.
+void round_piece(const float* __restrict from, std::int64_t count, float* __restrict to) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(to_bf16(from[i]));
+}
+
+/// Prepares a conversion between f32 and bf16 of a tensor whose elements keep their order.
+Prepared prepare_conversion(const Reorder& op) {
+  const auto is_real = [](DataType type) { return type == DataType::f32 || type == DataType::bf16; };
+  if (op.from.type == op.to.type || !is_real(op.from.type) || !is_real(op.to.type)) return nullptr;
+  if (op.from.plain() != op.to.plain() || !same_layout(with_type(op.from, op.to.type), op.to)) return nullptr;
+  return std::make_shared<KernelOp>(std::vector<TensorDesc>{op.from, op.to},
+                                    [count = stored_numbers(op.from),
+                                     widens = op.to.type == DataType::f32](std::span<std::byte* const> args) {
+                                      if (widens)
+                                        convert(as<const BFloat16>(args[0]), count, as<float>(args[1]));
+                                      else
+                                        convert(as<const float>(args[0]), count, as<BFloat16>(args[1]));
+                                    });
 }
 
 #if defined(__AVX512BF16__)
@@ -82,8 +125,15 @@ Prepared prepare_weights(const Reorder&) { return nullptr; }
 
 Prepared prepare_reorder(const Reorder& op) {
   if (element_count(op.from.dims) != element_count(op.to.dims)) return nullptr;  // onednn::prepare() throws
-  Prepared activations = prepare_activations(op);
-  return activations ? activations : prepare_weights(op);
+  for (const auto prepare_kind : {prepare_activations, prepare_conversion, prepare_weights})
+    if (Prepared prepared = prepare_kind(op)) return prepared;
+  return nullptr;
+}
+
+void round_factors(const float* from, std::int64_t count, float* to) {
+  for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+    round_piece(from + begin, end - begin, to + begin);
+  });
 }
 
 }  // namespace convnet::cpu::own

@@ -1,13 +1,16 @@
 #include "kernels/bf16.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
 
-#include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/own_kernels.h"
 #include "tests/catch.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_cases.h"
@@ -22,11 +25,15 @@ using test::Values;
 constexpr double kBf16Tolerance = 1e-2;
 
 float rounded(float v) { return to_float(to_bf16(v)); }
+Values rounded(Values values) {
+  for (double& v : values) v = static_cast<double>(rounded(static_cast<float>(v)));
+  return values;
+}
 
-bool can_imitate() {
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) &
-          static_cast<unsigned>(dnnl::cpu_isa::avx512_core)) ==
-         static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+/// The type in which products of bf16 runs read their weights: where products are those of f32, the operation
+/// itself rounds the weights.
+DataType type_of_weights() {
+  return instruction_set() >= InstructionSet::avx512_core_bf16 ? DataType::bf16 : DataType::f32;
 }
 
 template <class Op>
@@ -193,6 +200,89 @@ TEST_CASE("bf16 rounds to the nearest number, ties to even") {
   CHECK(rounded(std::numeric_limits<float>::denorm_min()) == 0.0F);
 }
 
+TEST_CASE("own kernels of every instruction set round as the host does, subnormal numbers included") {
+  // Every bf16 number, and f32 numbers beside it and beside the middle between it and the next one.
+  std::vector<float> wide;
+  std::vector<BFloat16> expected;
+  for (std::uint32_t high = 0; high < 65536; ++high) {
+    for (const std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      const std::uint32_t bits = high << 16 | low;
+      wide.emplace_back();
+      std::memcpy(&wide.back(), &bits, sizeof bits);
+      expected.push_back(to_bf16(wide.back()));
+    }
+  }
+  wide.resize(wide.size() - 3), expected.resize(wide.size());  // vectors, and a tail
+  const Dims dims = {std::ssize(wide)};
+  const TensorDesc f32{dims, DataType::f32, nullptr}, bf16{dims, DataType::bf16, nullptr};
+  int sets = 0;
+  for (const InstructionSet set : {InstructionSet::base, InstructionSet::avx2, InstructionSet::avx512_core,
+                                   InstructionSet::avx512_core_bf16}) {
+    if (set > instruction_set() || (set == InstructionSet::base && instruction_set() > set)) continue;
+    INFO(name_of(set));
+    ++sets;
+    const cpu::OwnKernels& kernels = cpu::own_kernels(set);
+    const auto run = [&](const Reorder& op, auto& from, auto& to) {
+      std::byte* pointers[] = {reinterpret_cast<std::byte*>(from.data()),
+                               reinterpret_cast<std::byte*>(to.data())};
+      const cpu::Prepared prepared = kernels.prepare_reorder(op);
+      REQUIRE(prepared != nullptr);
+      prepared->run(pointers, nullptr, nullptr);
+    };
+    std::vector<BFloat16> rounded_numbers(wide.size());
+    run({f32, bf16}, wide, rounded_numbers);
+    CHECK(std::memcmp(rounded_numbers.data(), expected.data(), expected.size() * sizeof(BFloat16)) == 0);
+    std::vector<float> widened(wide.size()), factors(wide.size());
+    run({bf16, f32}, rounded_numbers, widened);
+    kernels.round_factors(wide.data(), std::ssize(wide), factors.data());
+    CHECK(std::memcmp(factors.data(), widened.data(), widened.size() * sizeof(float)) == 0);
+    const bool same =
+        std::equal(widened.begin(), widened.end(), expected.begin(), [](float v, BFloat16 stored) {
+          const std::uint32_t wanted = std::uint32_t{stored.bits} << 16;
+          return std::memcmp(&v, &wanted, sizeof v) == 0;
+        });
+    CHECK(same);
+  }
+  CHECK(sets >= 1);
+}
+
+TEST_CASE("subnormal numbers of bf16 survive reorders and operations on activations") {
+  Values all;  // numbers that are not NaN
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const float v = to_float(BFloat16{static_cast<std::uint16_t>(bits)});
+    all.push_back(std::isnan(v) ? 1 : static_cast<double>(v));
+  }
+  const Dims dims = {2, 32, 32, 32};
+  const auto equal = [](const Values& a, const Values& b) {
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (a[i] != b[i]) FAIL(a[i] << " instead of " << b[i]);
+  };
+  std::vector<TensorDesc> layouts = {{dims, DataType::bf16, nullptr}};
+  for (const int block : {8, 16}) layouts.push_back(cpu::blocked_activations(dims, block, DataType::bf16));
+  const TensorDesc plain{dims, DataType::f32, nullptr};
+  for (const TensorDesc& from : layouts) {
+    INFO(from.layout_name());
+    const auto stored = test::reordered(test::packed(all, DataType::f32), plain, from);
+    equal(test::unpacked(test::reordered(stored, from, plain), DataType::f32), all);
+    for (const TensorDesc& to : layouts) {
+      INFO(to.layout_name());
+      const auto there = test::reordered(stored, from, to);
+      equal(test::unpacked(test::reordered(there, to, plain), DataType::f32), all);
+    }
+    const auto pooled = [&](PoolKind kind) {
+      const PoolForward op{test::pool(kind, dims, 1, 1)};
+      LayoutHints hints(arguments(OpDesc(op)).size());
+      hints[0] = from;
+      std::vector<Values> inputs(hints.size());
+      inputs[0] = all;
+      return test::run_plain(op, *cpu::prepare(op, hints), inputs)[1];
+    };
+    equal(pooled(PoolKind::max), all);
+    equal(pooled(PoolKind::avg), all);
+  }
+}
+
 TEST_CASE("tensors of bf16 are converted and laid out like those of f32") {
   const TensorDesc wide{{2, 19, 3, 5}, DataType::f32, nullptr};
   const TensorDesc blocked = cpu::blocked_activations(wide.dims, 16, DataType::bf16);
@@ -206,8 +296,7 @@ TEST_CASE("tensors of bf16 are converted and laid out like those of f32") {
 }
 
 TEST_CASE("convolutions and inner products take bf16 factors, and give f32 gradients of weights") {
-  if (!can_imitate()) return test::skip("this processor has no AVX-512");
-  const DataType f = DataType::f32, b = DataType::bf16;
+  const DataType f = DataType::f32, b = DataType::bf16, w = type_of_weights();
   for (const std::int64_t channels : {3, 16, 40}) {
     ConvGeometry g;
     g.n = 2, g.c = channels, g.h = 9, g.w = 7, g.k = 24, g.filter = 5, g.stride = 1, g.pad = 2;
@@ -216,16 +305,74 @@ TEST_CASE("convolutions and inner products take bf16 factors, and give f32 gradi
                  bias = test::test_values(g.k, 3), diff_dst = test::test_values(g.dst(), 4);
     Values expected = test::reference_forward(g, src, weights);
     test::add_bias(expected, g.dst(), bias);
-    check(ConvForward{g, true, false, false}, {src, weights, bias, {}}, 3, expected, {b, b, f, b});
+    check(ConvForward{g, true, false, false}, {src, weights, bias, {}}, 3, expected, {b, w, f, b});
     check(ConvBackwardData{g}, {diff_dst, weights, {}}, 2,
-          test::reference_backward_data(g, diff_dst, weights), {b, b, b});
+          test::reference_backward_data(g, diff_dst, weights), {b, w, b});
     check(ConvBackwardWeights{g, false}, {src, diff_dst, {}}, 2,
           test::reference_backward_weights(g, src, diff_dst), {b, b, f});
   }
 }
 
+TEST_CASE("factors of products are rounded to bf16 on every processor") {
+  ConvGeometry g = test::conv(2, 3, 9, 7, 8, 3, 1, 1);
+  const Values src = rounded(test::test_values(g.src(), 1)), weights = test::test_values(g.weights(), 2),
+               diff_dst = rounded(test::test_values(g.dst(), 4));
+  const auto run = [](const OpDesc& op, const std::vector<Values>& inputs) {
+    return test::run_plain(op, *cpu::prepare(op, LayoutHints(inputs.size()), DataType::bf16), inputs).back();
+  };
+  // Results are rounded once, by at most half of the last of 8 bits.
+  const auto check_rounded_once = [](const Values& actual, const Values& exact) {
+    REQUIRE(actual.size() == exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i)
+      CHECK(std::abs(actual[i] - exact[i]) <= std::abs(exact[i]) / 256 + 1e-5);
+  };
+  check_rounded_once(run(ConvForward{g, false}, {src, weights, {}}),
+                     test::reference_forward(g, src, rounded(weights)));
+  check_rounded_once(run(ConvBackwardData{g}, {diff_dst, weights, {}}),
+                     test::reference_backward_data(g, diff_dst, rounded(weights)));
+  CHECK(test::relative_error(run(ConvBackwardWeights{g, false}, {src, diff_dst, {}}),
+                             test::reference_backward_weights(g, src, diff_dst)) < 1e-5);
+  // One product for each result: the exact product of rounded factors, rounded.
+  const InnerProductGeometry one{7, 1, 5};
+  const Values x = test::test_values(one.src(), 5), matrix = test::test_values(one.weights(), 6);
+  Values products;
+  for (const double a : rounded(x))
+    for (const double b : rounded(matrix)) products.push_back(a * b);
+  CHECK(run(InnerProductForward{one, false}, {x, matrix, {}}) == rounded(products));
+}
+
+TEST_CASE("products in f32 of activations stored as bf16 take a minibatch in pieces that fit into caches") {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(2);
+  const ConvGeometry g = test::conv(5, 4, 300, 300, 8, 3, 1, 1);
+  const Values src = rounded(test::test_values(g.src(), 1)),
+               weights = rounded(test::test_values(g.weights(), 2)), bias = test::test_values(g.k, 3),
+               diff_dst = rounded(test::test_values(g.dst(), 4)),
+               before = rounded(test::test_values(g.dst(), 5));
+  const auto check_pieces = [](const OpDesc& op, const std::vector<Values>& inputs) {
+    INFO(op_name(op));
+    const cpu::Prepared stored = cpu::prepare_in_f32(op, LayoutHints(inputs.size()));
+    const test::Results actual = test::run_plain(op, *stored, inputs),
+                        expected = test::run_plain(op, *cpu::prepare(op, LayoutHints(inputs.size())), inputs);
+    const std::vector<Argument> args = arguments(op);
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      if (stored->args()[i].type == DataType::bf16) bytes += stored->args()[i].bytes();
+      if (args[i].access == Access::read) continue;
+      INFO(args[i].name);
+      const bool rounds = stored->args()[i].type == DataType::bf16;
+      CHECK(test::relative_error(actual[i], expected[i]) <= (rounds ? 1.0 / 256 : 1e-5));
+    }
+    CHECK(stored->workspace_bytes() < 2 * bytes);  // less than all of them as f32
+  };
+  check_pieces(ConvForward{g, true, false, true}, {src, weights, bias, {}});
+  check_pieces(ConvForward{g, false, true, false}, {src, weights, before});
+  check_pieces(ConvBackwardData{g}, {diff_dst, weights, {}});
+  check_pieces(ConvBackwardWeights{g, true}, {src, diff_dst, {}, {}});
+  omp_set_num_threads(threads);
+}
+
 TEST_CASE("depthwise convolutions give f32 gradients of weights for bf16 factors") {
-  if (!can_imitate()) return test::skip("this processor has no AVX-512");
   for (const std::int64_t filter : {3, 5, 7}) {
     for (const std::int64_t stride : {1, 2}) {
       const ConvGeometry g = test::conv(9, 40, 9, 7, 40, filter, stride, filter / 2, 40);
@@ -240,8 +387,7 @@ TEST_CASE("depthwise convolutions give f32 gradients of weights for bf16 factors
 // oneDNN 2.6 does not write some gradients of bf16 weights in convolutions that it computes as they are
 // given.
 TEST_CASE("strided convolutions of images smaller than their filters write every gradient") {
-  if (!can_imitate()) return test::skip("this processor has no AVX-512");
-  const DataType f = DataType::f32, b = DataType::bf16;
+  const DataType f = DataType::f32, b = DataType::bf16, w = type_of_weights();
   for (const std::int64_t filter : {3, 4, 5, 7}) {
     for (const std::int64_t stride : {1, 2, 3, 4}) {
       for (std::int64_t pad = 0; pad < filter; ++pad) {
@@ -254,9 +400,9 @@ TEST_CASE("strided convolutions of images smaller than their filters write every
             const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2),
                          diff_dst = test::test_values(g.dst(), 4);
             check(ConvForward{g, false, false, false}, {src, weights, {}}, 2,
-                  test::reference_forward(g, src, weights), {b, b, b});
+                  test::reference_forward(g, src, weights), {b, w, b});
             check(ConvBackwardData{g}, {diff_dst, weights, {}}, 2,
-                  test::reference_backward_data(g, diff_dst, weights), {b, b, b});
+                  test::reference_backward_data(g, diff_dst, weights), {b, w, b});
             check(ConvBackwardWeights{g, false}, {src, diff_dst, {}}, 2,
                   test::reference_backward_weights(g, src, diff_dst), {b, b, f});
           }

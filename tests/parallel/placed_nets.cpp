@@ -449,11 +449,6 @@ bool has_gpus() {
   return cuda_devices(reason) > 0;
 }
 
-void skip_without_bf16(const DeviceError& e) {
-  if (has_gpus()) throw e;
-  skip(e.what());
-}
-
 PlacedNet random_net(std::uint32_t seed, bool normalised) {
   return RandomNet(seed, normalised).net("random net " + std::to_string(seed));
 }

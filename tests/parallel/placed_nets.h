@@ -54,8 +54,6 @@ std::vector<PlacedNet> replicated_head_nets();
 PlacedNet random_net(std::uint32_t seed, bool normalised);
 
 bool has_gpus();
-/// Skips a test in bf16 on a processor that has no products of such numbers; GPUs have, so there it throws.
-void skip_without_bf16(const DeviceError& e);
 
 /// The results of a run.
 struct Trained {
