@@ -77,17 +77,15 @@ void remove_temporaries_at_end_signals() {
   }
 }
 
-RemovedAtEnd::RemovedAtEnd(const std::string& file) : file_(file), slot_(slot_for(file_.c_str())) {}
+RemovedAtEnd::RemovedAtEnd(const std::string& file) : file_(file), slot_(slot_for(file_.c_str())) {
+  if (!ending) return;  // the handler sees the name
+  unlink(file_.c_str());
+  wait_for_end();
+}
 
 RemovedAtEnd::~RemovedAtEnd() {
   const char* mine = file_.c_str();
   if (!slot_->name.compare_exchange_strong(mine, nullptr)) wait_for_end();
-}
-
-void RemovedAtEnd::made() const {
-  if (!ending) return;
-  unlink(file_.c_str());
-  wait_for_end();
 }
 
 }  // namespace convnet

@@ -9,18 +9,16 @@ namespace convnet {
 /// program as they do by default. Signals that are ignored stay ignored.
 void remove_temporaries_at_end_signals();
 
-/// A temporary file that such a signal removes as long as the object lives. Make the object before the file.
-/// `file` must be constant and outlive the object. Thread-safe.
+/// A temporary file that such a signal removes as long as the object lives. Make the object once the file is
+/// there: the name may belong to another process before. `file` must be constant and outlive the object.
+/// Thread-safe.
 class RemovedAtEnd {
  public:
+  /// If a signal is just ending the program, removes the file and does not return.
   explicit RemovedAtEnd(const std::string& file);
   RemovedAtEnd(const RemovedAtEnd&) = delete;
   RemovedAtEnd& operator=(const RemovedAtEnd&) = delete;
   ~RemovedAtEnd();
-
-  /// Must be called once the file has been made. If a signal is just ending the program, removes the file and
-  /// does not return.
-  void made() const;
 
   struct Slot;
 

@@ -34,6 +34,9 @@ class FileLock {
   bool held() const { return state_ == State::held; }
   /// Returns the errno of the failure; 0 for State::held.
   int error() const { return error_; }
+  /// Returns whether the open file has other names (hard links), in other folders perhaps: what is written
+  /// into it changes the file of those names, too.
+  bool has_other_names() const;
   /// Returns whether the file did not exist before.
   bool made() const { return made_; }
   /// Returns the open file, which belongs to this object; -1 for State::not_open.

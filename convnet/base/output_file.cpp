@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -22,7 +25,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTemporaryMark = ".tmp-";
+/// Temporary names end in a mark and a number. The second mark is that of older versions.
+constexpr std::array<std::string_view, 2> kTemporaryMarks = {".convnet-tmp-", ".tmp-"};
+/// The numbers from 1 on that a temporary file gets; others only if all of these are taken.
+constexpr std::uint64_t kTemporaries = 8;
+
+std::string temporary_name(const std::string& target, std::uint64_t number) {
+  return fmt::format("{}{}{}", target, kTemporaryMarks[0], number);
+}
+
+/// A descriptor that is closed at the end of its scope.
+struct Descriptor {
+  int number = -1;
+  explicit Descriptor(int n) : number(n) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
 
 /// Repeats a system call that a signal interrupted.
 template <class Call>
@@ -96,11 +117,24 @@ void check_access(const std::string& there, const std::string& what, const std::
   throw InputError(fmt::format("{}: cannot be written: {}; {} {}", there, error_text(code), what, path));
 }
 
-/// Opens a pipe once somebody reads it; -1 and errno if it cannot be, or if the program is asked to end
-/// first. A plain open() waits, too, but for ever where signals are blocked.
-int open_pipe(const std::string& path) {
+/// Removes the temporary file of a writer that did not live to do so itself. Its lock tells that, because a
+/// lock ends with its process, which other containers and hosts may not see. Leaves whatever else has the
+/// name: a file of another user, a link, a pipe, or a file on a file system without locks.
+void remove_dead_temporary(const std::string& name) {
+  const Descriptor file(::open(name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status = {};
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) return;
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() || status.st_nlink != 1) return;
+  if (::flock(file.number, LOCK_EX | LOCK_NB) == 0 && is_file_called(name, file.number))
+    ::unlink(name.c_str());
+}
+
+/// Opens a pipe once somebody reads it; -1 and errno if it cannot be, if the program is asked to end first,
+/// or ETIMEDOUT if nobody reads it for as long as `patience`. A plain open() waits, too, but for ever where
+/// signals are blocked.
+int open_pipe(const std::string& path, std::chrono::milliseconds patience) {
   constexpr auto kPause = std::chrono::milliseconds(20);
-  while (true) {
+  for (auto waited = std::chrono::milliseconds(0);; waited += kPause) {
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     // From here on, writing waits for the reader.
     if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, O_WRONLY);
@@ -109,13 +143,22 @@ int open_pipe(const std::string& path) {
       errno = EINTR;
       return -1;
     }
+    if (waited >= patience) {
+      errno = ETIMEDOUT;
+      return -1;
+    }
     std::this_thread::sleep_for(kPause);
   }
 }
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(Unopened, std::string path, std::chrono::milliseconds patience)
+    : path_(std::move(path)), patience_(patience) {}
+
+// From the first line of the body on, an exception runs the destructor.
+OutputFile::OutputFile(std::string path, std::chrono::milliseconds patience)
+    : OutputFile(Unopened{}, std::move(path), patience) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path_, ignored);
   if (fs::is_directory(there)) {
@@ -129,18 +172,51 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (fs::exists(there) && !fs::is_regular_file(there))
     throw RunError(path_ + ": cannot be written: it is neither a file nor a pipe nor a character device");
   target_ = follow_links(path_);
-  temporary_ = fmt::format("{}{}{}", target_, kTemporaryMark, ::getpid());
-  removed_at_end_.emplace(temporary_);
-  descriptor_ = retry([this] {
-    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-  });
-  if (descriptor_ < 0) fail();
-  removed_at_end_->made();
+  open_temporary();
 }
 
+// The name belongs to this process only as long as it has the file open, and thereby locked.
 OutputFile::~OutputFile() {
+  removed_at_end_.reset();
+  if (descriptor_ >= 0 && !published_ && !temporary_.empty()) ::unlink(temporary_.c_str());
   close_once(descriptor_);
-  if (!published_ && !temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+/// Makes and opens the temporary file, and removes those of writers that were killed.
+void OutputFile::open_temporary() {
+  for (std::uint64_t number = 1; number <= kTemporaries; ++number) {
+    const std::string name = temporary_name(target_, number);
+    if (descriptor_ < 0 && make_temporary(name)) continue;
+    remove_dead_temporary(name);
+    if (descriptor_ < 0) make_temporary(name);
+  }
+  constexpr int kTries = 100;
+  for (int i = 0; descriptor_ < 0 && i < kTries; ++i) {
+    std::uint64_t number = 0;
+    if (retry([&] { return ::getrandom(&number, sizeof number, 0); }) != sizeof number) fail();
+    constexpr std::uint64_t kMost = 10'000'000'000;
+    make_temporary(temporary_name(target_, kTemporaries + 1 + number % kMost));
+  }
+  if (descriptor_ < 0) fail();
+  removed_at_end_.emplace(temporary_);
+}
+
+/// Makes, opens and locks the temporary file `name`. Returns false if there is something of that name.
+bool OutputFile::make_temporary(const std::string& name) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  descriptor_ = retry([&] { return ::open(name.c_str(), kFlags, 0666); });
+  if (descriptor_ < 0) {
+    if (errno != EEXIST) fail();
+    return false;
+  }
+  temporary_ = name;
+  // Before it is locked, another process may take it for that of a killed one.
+  const bool taken =
+      retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK;
+  if (!taken && is_file_called(name, descriptor_)) return true;
+  close_once(descriptor_);
+  errno = EEXIST;
+  return false;
 }
 
 /// Opens a pipe or device. Call it only when there is something to write: a pipe's reader sees the end of the
@@ -149,8 +225,10 @@ void OutputFile::open_stream() {
   if (descriptor_ >= 0) return;
   std::error_code ignored;
   descriptor_ = fs::is_fifo(path_, ignored)
-                    ? open_pipe(path_)
+                    ? open_pipe(path_, patience_)
                     : retry([this] { return ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (descriptor_ < 0 && errno == ETIMEDOUT)
+    throw RunError(path_ + ": cannot be written: it is a pipe that nobody reads; start its reader first");
   if (descriptor_ < 0) fail();
 }
 
@@ -166,13 +244,18 @@ void OutputFile::write(const void* bytes, std::size_t count) {
 }
 
 void OutputFile::publish() {
-  if (temporary_.empty()) open_stream();
-  if (!temporary_.empty() && retry([this] { return ::fsync(descriptor_); }) != 0) fail();
-  if (close_once(descriptor_) != 0 && errno != EINTR) fail();
-  published_ = true;
-  if (temporary_.empty()) return;
+  if (temporary_.empty()) {
+    open_stream();
+    published_ = true;
+    if (close_once(descriptor_) != 0 && errno != EINTR) fail();
+    return;
+  }
+  if (retry([this] { return ::fsync(descriptor_); }) != 0) fail();
+  removed_at_end_.reset();
+  // While the lock is held, so that nobody takes the file for that of a killed process.
   published_ = ::rename(temporary_.c_str(), target_.c_str()) == 0;
   if (!published_) fail();
+  close_once(descriptor_);  // all is on the disk already
   sync_parent_folder(target_);
 }
 
@@ -185,11 +268,14 @@ void write_whole_file(const std::string& path, std::string_view bytes) {
 }
 
 std::optional<std::string> target_of_temporary(const std::string& name) {
-  const std::size_t at = name.rfind(kTemporaryMark);
-  if (at == std::string::npos) return std::nullopt;
-  const std::string process = name.substr(at + kTemporaryMark.size());
-  if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  return name.substr(0, at);
+  for (const std::string_view mark : kTemporaryMarks) {
+    const std::size_t at = name.rfind(mark);
+    if (at == std::string::npos) continue;
+    const std::string number = name.substr(at + mark.size());
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+    return name.substr(0, at);
+  }
+  return std::nullopt;
 }
 
 void sync_parent_folder(const std::string& path) {

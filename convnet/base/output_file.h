@@ -1,6 +1,7 @@
 // Files that appear under their name complete or not at all.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -11,15 +12,21 @@
 
 namespace convnet {
 
-/// A file that is written to NAME.tmp-<process id>, and that publish() renames to NAME, durably. Until then
-/// an existing file NAME stays whole. The destructor removes a temporary file that was not published, and so
-/// does a signal that ends the program (end_signals.h); only SIGKILL and crashes leave it. A symbolic link is
-/// followed: the file that it names is replaced, not the link. Pipes and character devices are not replaced
-/// but written to, from the first write() on; folders and all other kinds of files are errors. All functions
-/// throw RunError naming file and cause; it is a DiskFullError if there is no space left.
+/// A file that is written to a temporary file, NAME.convnet-tmp-1 or another number, and that publish()
+/// renames to NAME, durably. Until then an existing file NAME stays whole. The temporary file is always a new
+/// one: if something has its name, even a link or a pipe, that stays as it is, and the next number is taken.
+/// It is locked as long as it is written. The destructor removes a temporary file that was not published, and
+/// so does a signal that ends the program (end_signals.h). SIGKILL and crashes leave it without its lock, and
+/// the next OutputFile for NAME removes it. A symbolic link is followed: the file that it names is replaced,
+/// not the link. Pipes and character devices are not replaced but written to, from the first write() on;
+/// folders and all other kinds of files are errors. All functions throw RunError naming file and cause; it is
+/// a DiskFullError if there is no space left.
 class OutputFile {
  public:
-  explicit OutputFile(std::string path);
+  /// The time that a pipe may be without a reader before the first write().
+  static constexpr auto kPatience = std::chrono::minutes(1);
+
+  explicit OutputFile(std::string path, std::chrono::milliseconds patience = kPatience);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
@@ -30,10 +37,15 @@ class OutputFile {
   void publish();
 
  private:
+  struct Unopened {};  ///< for the constructor that opens nothing
+  OutputFile(Unopened, std::string path, std::chrono::milliseconds patience);
   [[noreturn]] void fail() const;
+  void open_temporary();
+  bool make_temporary(const std::string& name);
   void open_stream();
 
   std::string path_;
+  std::chrono::milliseconds patience_;
   std::string target_, temporary_;              ///< path_ after symbolic links; empty for pipes and devices
   std::optional<RemovedAtEnd> removed_at_end_;  ///< of temporary_
   int descriptor_ = -1;

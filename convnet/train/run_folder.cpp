@@ -146,7 +146,7 @@ void RunLock::remove_file() const {
   if (is_in_place()) ::unlink(path_.c_str());
 }
 
-/// Opens and locks the file.
+/// Opens and locks the file, or a new one if it has other names.
 FileLock RunLock::open_file(const std::string& folder) const {
   FileLock lock(path_);
   switch (lock.state()) {
@@ -165,6 +165,11 @@ FileLock RunLock::open_file(const std::string& folder) const {
                  "warning: {} has no locks ({}): see to it yourself "
                  "that no second run saves its checkpoints there\n",
                  folder, error_text(lock.error()));
+  }
+  if (lock.has_other_names()) {
+    // Its text is not to be written into a file elsewhere.
+    if (::unlink(path_.c_str()) != 0) throw InputError(path_ + ": cannot be replaced: " + error_text(errno));
+    return open_file(folder);
   }
   return lock;
 }

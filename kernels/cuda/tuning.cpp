@@ -1,14 +1,14 @@
 #include "kernels/cuda/tuning.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "convnet/base/error.h"
 #include "convnet/base/file_lock.h"
+#include "convnet/base/output_file.h"
 #include "kernels/cuda/runtime.h"
 
 namespace convnet::cuda {
@@ -105,16 +105,11 @@ void Tuning::read() {
 
 void Tuning::write() const {
   if (path_.empty()) return;
-  // The file is replaced at once, because a reader without lock must find a whole file.
-  const std::string temporary = path_ + "." + std::to_string(getpid());
-  std::error_code error;
-  {
-    std::ofstream out(temporary);
-    out << nlohmann::json(choices_).dump(1) << "\n";
-    if (!out.flush()) error = std::make_error_code(std::errc::io_error);
+  try {
+    // The file is replaced at once, because a reader without lock must find a whole file.
+    write_whole_file(path_, nlohmann::json(choices_).dump(1) + "\n");
+  } catch (const RunError&) {  // what cannot be written is not kept
   }
-  if (!error) std::filesystem::rename(temporary, path_, error);
-  if (error) std::filesystem::remove(temporary, error);
 }
 
 }  // namespace convnet::cuda

@@ -52,6 +52,15 @@ TEST_CASE("a lock's file that cannot be opened is told by its error") {
   CHECK(FileLock(folder / "missing", FileLock::Kind::folder).error() == ENOENT);
 }
 
+TEST_CASE("a lock's file tells whether it has other names") {
+  const TempFolder folder;
+  const FileLock lock(folder / "lock");
+  CHECK_FALSE(lock.has_other_names());
+  std::filesystem::create_hard_link(folder / "lock", folder / "other");
+  CHECK(lock.has_other_names());
+  CHECK_FALSE(FileLock(folder.path(), FileLock::Kind::folder).has_other_names());
+}
+
 TEST_CASE("who waits for a lock whose file is removed locks the new file") {
   const TempFolder folder;
   const std::string path = folder / "lock";

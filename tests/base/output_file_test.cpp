@@ -1,6 +1,8 @@
 // Output files: what is replaced, what is written to, and what is refused.
 #include "convnet/base/output_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -8,6 +10,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 
 #include "convnet/base/error.h"
 #include "tests/catch.h"
@@ -153,9 +156,67 @@ TEST_CASE("an output file is no folder and no socket") {
   close(socket);
 }
 
+TEST_CASE("what has the name of a temporary file already stays as it is") {
+  const TempFolder folder;
+  const std::string other = folder / "other", path = folder / "file";
+  write_file(other, "precious");
+  const auto name = [&](int number) { return path + ".convnet-tmp-" + std::to_string(number); };
+  fs::create_hard_link(other, name(1));
+  fs::create_symlink("other", name(2));
+  REQUIRE(mkfifo(name(3).c_str(), 0600) == 0);
+  fs::create_directory(name(4));
+  for (const std::string text : {"first", "second"}) {
+    CHECK_NOTHROW(check_file_writable(path, "text is to be written to"));
+    write_whole_file(path, text);
+    CHECK(read_file(path) == text);
+    CHECK(read_file(other) == "precious");
+    CHECK(fs::hard_link_count(other) == 2);
+    CHECK(fs::is_symlink(name(2)));
+    CHECK(fs::is_fifo(name(3)));
+    CHECK(files_in(folder.path()) == 6);
+  }
+  // Even if all names are taken that are tried first.
+  for (int number = 5; number <= 20; ++number) fs::create_hard_link(other, name(number));
+  write_whole_file(path, "third");
+  CHECK(read_file(path) == "third");
+  CHECK(files_in(folder.path()) == 22);
+}
+
+TEST_CASE("temporary files of killed writers are removed, and those of others are not") {
+  const TempFolder folder;
+  const std::string path = folder / "file";
+  std::optional<OutputFile> alive(path);
+  alive->write("alive");
+  // Those of killed writers have no lock; these are left, whatever process has the number in their names.
+  for (const char* number : {"2", "4", "8"}) write_file(path + ".convnet-tmp-" + number, "half");
+  write_file(path + ".convnet-tmp-1x", "not ours");
+  write_file(folder / "another.convnet-tmp-1", "of another file");
+  const int locked = open((path + ".convnet-tmp-3").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  REQUIRE(flock(locked, LOCK_EX | LOCK_NB) == 0);
+  write_whole_file(path, "new");
+  CHECK(read_file(path) == "new");
+  CHECK(files_in(folder.path()) == 5);  // with the two that are written
+  alive->publish();
+  CHECK(read_file(path) == "alive");
+  close(locked);
+  { const OutputFile next(path); }
+  CHECK(files_in(folder.path()) == 3);
+}
+
+TEST_CASE("a pipe that nobody reads is named in an error") {
+  const TempFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  OutputFile file(pipe, std::chrono::milliseconds(1));
+  CHECK(message_of<RunError>([&] { file.write("text"); }) ==
+        pipe + ": cannot be written: it is a pipe that nobody reads; start its reader first");
+}
+
 TEST_CASE("names of temporary files tell what they were to become") {
-  CHECK(target_of_temporary("1.2.safetensors.tmp-77") == "1.2.safetensors");
+  CHECK(target_of_temporary("1.2.safetensors.convnet-tmp-7") == "1.2.safetensors");
+  CHECK(target_of_temporary("1.2.safetensors.tmp-77") == "1.2.safetensors");  // of an older version
   CHECK(target_of_temporary("a.tmp-1.tmp-2") == "a.tmp-1");
-  for (const char* other : {"1.2.safetensors", "a.tmp-", "a.tmp-1x", "a.tmp--1"})
+  for (const char* other :
+       {"1.2.safetensors", "a.convnet-tmp-", "a.convnet-tmp-1x", "a.tmp-", "a.tmp-1x", "a.tmp--1"})
     CHECK_FALSE(target_of_temporary(other));
 }

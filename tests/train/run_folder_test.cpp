@@ -149,12 +149,24 @@ TEST_CASE("places where no folder can be are refused") {
   CHECK_NOTHROW(RunFolder(folder / std::string(250, 'n')));
 }
 
+TEST_CASE("a lock whose file has another name elsewhere leaves the file of that name as it is") {
+  const TempFolder folder;
+  write_file(folder / "other", "precious");
+  fs::create_directory(folder / "run");
+  fs::create_hard_link(folder / "other", folder / "run/.lock");
+  const RunFolder run(folder / "run");
+  CHECK(run.is_claimed());
+  CHECK(read_file(folder / "other") == "precious");
+  CHECK(read_file(folder / "run/.lock").starts_with("pid "));
+}
+
 TEST_CASE("what killed writers left in a folder is removed, and nothing else") {
   const TempFolder folder;
   const std::vector<std::string> stay = {"1.1.safetensors", "notes.tmp-12", "1.1.safetensors.tmp-x"};
   for (const std::string& name : stay) write_file(folder / name, "");
   for (const std::string& pid : {std::to_string(getpid()), std::string("999999999")})
-    write_file(folder / ("1.2.safetensors.tmp-" + pid), "half");
+    write_file(folder / ("1.2.safetensors.tmp-" + pid), "half");  // of an older version
+  write_file(folder / "1.2.safetensors.convnet-tmp-1", "half");
   { const RunFolder run(folder.path()); }
   for (const std::string& name : stay) CHECK(fs::exists(folder / name));
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
