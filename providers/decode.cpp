@@ -9,11 +9,11 @@
 #include <memory>
 #include <utility>
 
-#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "providers/endian.h"
 #include "providers/jpeg.h"
 #include "providers/orientation.h"
+#include "providers/png.h"
 #include "providers/webp.h"
 
 namespace {
@@ -32,40 +32,11 @@ bool small_enough(std::size_t bytes) { return bytes <= std::size_t{1} << 30; }
 #define STB_IMAGE_STATIC
 #define STB_IMAGE_IMPLEMENTATION
 #include <stb/stb_image.h>
-#include <zlib.h>
 
 namespace convnet {
 namespace {
 
 using namespace std::string_view_literals;
-
-constexpr std::string_view png_magic = "\x89PNG\r\n\x1a\n"sv;
-
-/// A PNG that has been checked.
-struct CheckedPng {
-  std::string bytes;  ///< without empty chunks of pixels: stb_image copies from a null pointer for these
-  int orientation = 1;
-};
-
-/// Checks the checksums of a PNG's chunks, which stb_image ignores. A chunk is length, type, data, checksum.
-CheckedPng checked_png(std::string_view bytes, const std::string& name) {
-  CheckedPng checked{std::string(png_magic)};
-  bytes.remove_prefix(png_magic.size());
-  for (std::string_view type; type != "IEND";) {
-    if (bytes.size() < 12 || bytes.size() - 12 < big_endian(bytes))
-      throw InputError(name + ": a PNG that is cut off");
-    const std::size_t length = big_endian(bytes);
-    type = bytes.substr(4, 4);
-    Crc32 sum;
-    sum.add(bytes.data() + 4, length + 4);
-    if (sum.value() != big_endian(bytes.substr(8 + length)))
-      throw InputError(name + ": a damaged PNG (checksum)");
-    if (type == "eXIf") checked.orientation = exif_orientation(bytes.substr(8, length));
-    if (length > 0 || type != "IDAT") checked.bytes += bytes.substr(0, length + 12);
-    bytes.remove_prefix(length + 12);
-  }
-  return checked;
-}
 
 /// The parts of a BMP's header that are needed to find its pixels.
 struct BmpHeader {
@@ -177,27 +148,34 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   const bool is_png = bytes.starts_with(png_magic);
   if (!is_png && !bytes.starts_with("BM"sv))
     throw InputError(name + ": is not a JPEG, PNG, BMP or WebP image");
-  if (bytes.size() > std::numeric_limits<int>::max())
-    throw InputError(fmt::format("{}: an image of {} bytes", name, bytes.size()));
   CheckedPng png;
   if (is_png) {
     png = checked_png(bytes, name);
     bytes = png.bytes;
+  } else {
+    check_bmp(bytes, name);
   }
-  const auto* const data = reinterpret_cast<const stbi_uc*>(bytes.data());
-  const int size = static_cast<int>(bytes.size());
+  const auto size = [&] {
+    if (bytes.size() > std::numeric_limits<int>::max())
+      throw InputError(fmt::format("{}: an image of {} bytes", name, bytes.size()));
+    return static_cast<int>(bytes.size());
+  };
+  const auto data = [&] { return reinterpret_cast<const stbi_uc*>(bytes.data()); };
   const auto fail = [&] {
     throw InputError(fmt::format("{}: a damaged image: {}", name, stbi_failure_reason()));
   };
-  if (!is_png) check_bmp(bytes, name);
   DecodedImage image;
   int channels = 0;
-  if (stbi_info_from_memory(data, size, &image.width, &image.height, &channels) == 0) fail();
+  if (stbi_info_from_memory(data(), size(), &image.width, &image.height, &channels) == 0) fail();
   image.height = std::abs(image.height);
   check_size(image.width, image.height, name);
+  if (is_png) {
+    png.bytes = with_bounded_pixels(png.bytes);
+    bytes = png.bytes;
+  }
   constexpr int with_opacity = 4;
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
-      stbi_load_from_memory(data, size, &image.width, &image.height, &channels, with_opacity),
+      stbi_load_from_memory(data(), size(), &image.width, &image.height, &channels, with_opacity),
       stbi_image_free);
   if (!pixels) fail();
   image.pixels = blend_onto_white(

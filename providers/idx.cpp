@@ -9,6 +9,7 @@
 #include <memory>
 #include <system_error>
 
+#include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"
 
 namespace convnet {
@@ -108,10 +109,16 @@ std::vector<std::uint8_t> read_idx_records(const std::string& path, const IdxHea
     throw InputError(fmt::format("{}: the file was changed while it was in use", path));
 
   const auto promised = static_cast<std::size_t>(element_count(header.dims));
+  // A gzip file of some megabytes can hold gigabytes.
+  const std::int64_t memory = available_memory();
   std::vector<std::uint8_t> bytes;
   while (bytes.size() < promised) {
     const std::size_t had = bytes.size();
     const std::size_t step = std::min(promised - had, chunk_bytes);
+    if (static_cast<std::int64_t>(had + step) > memory)
+      throw InputError(
+          fmt::format("{}: the header promises {} records, {} bytes, which the memory cannot hold", path,
+                      header.records(), promised));
     bytes.resize(had + step);
     const std::size_t got = stream.read(bytes.data() + had, step);
     if (got == step) continue;

@@ -1,9 +1,11 @@
 #include "providers/jpeg.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <utility>
 
 extern "C" {
@@ -25,11 +27,13 @@ struct Errors {
   jpeg_error_mgr manager;  // first: the library knows the address of this one only
   std::jmp_buf back;
   char message[JMSG_LENGTH_MAX];
+  bool no_memory;
 };
 
 [[noreturn]] void report(j_common_ptr info) {
   auto* const errors = reinterpret_cast<Errors*>(info->err);
   errors->manager.format_message(info, errors->message);
+  errors->no_memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
   std::longjmp(errors->back, 1);
 }
 
@@ -39,13 +43,34 @@ void warn(j_common_ptr info, int level) {
   switch (info->err->msg_code) {
     case JWRN_EXTRANEOUS_DATA:  // between two markers
     case JWRN_ADOBE_XFORM:
-    case JWRN_JFIF_MAJOR:
-    case JWRN_BOGUS_PROGRESSION: return;
+    case JWRN_JFIF_MAJOR: return;
     default: report(info);
   }
 }
 
 void drop(j_common_ptr) {}
+
+/// Throws what the library reported when it was to be set up.
+[[noreturn]] void fail_to_create(const Errors& errors) {
+  if (errors.no_memory) throw std::bad_alloc();
+  throw DeviceError(fmt::format("libjpeg cannot be used: {}", errors.message));
+}
+
+/// Ends a decompression with an error when the image has too many scans.
+struct ScanLimit {
+  jpeg_progress_mgr manager;  // first, as in Errors
+  std::int64_t most;
+
+  static void check(j_common_ptr info) {
+    const auto& limit = *reinterpret_cast<const ScanLimit*>(info->progress);
+    if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= limit.most) return;
+    auto* const errors = reinterpret_cast<Errors*>(info->err);
+    std::snprintf(errors->message, sizeof errors->message,
+                  "it has more than %lld scans, the most for an image of its size",
+                  static_cast<long long>(limit.most));
+    std::longjmp(errors->back, 1);
+  }
+};
 
 jpeg_error_mgr* prepare(Errors& errors) {
   jpeg_std_error(&errors.manager);
@@ -60,7 +85,10 @@ class Decompressor {
  public:
   Decompressor() {
     info_.err = prepare(errors_);
-    if (setjmp(errors_.back) != 0) throw std::bad_alloc();
+    if (setjmp(errors_.back) != 0) {
+      jpeg_destroy_decompress(&info_);
+      fail_to_create(errors_);
+    }
     jpeg_create_decompress(&info_);
   }
   Decompressor(const Decompressor&) = delete;
@@ -93,6 +121,9 @@ class Decompressor {
     info_.scale_num = eighths;
     info_.scale_denom = 8;
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
+    scans_.manager.progress_monitor = ScanLimit::check;
+    scans_.most = most_scans(std::int64_t{info_.image_width} * info_.image_height);
+    info_.progress = &scans_.manager;
     return jpeg_start_decompress(&info_) != 0;
   }
 
@@ -110,12 +141,13 @@ class Decompressor {
   const jpeg_decompress_struct& info() const { return info_; }
   bool is_cmyk() const { return info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK; }
   std::size_t row_bytes() const { return std::size_t{info_.output_width} * (is_cmyk() ? 4U : 3U); }
-  const char* message() const { return errors_.message; }
+  const Errors& errors() const { return errors_; }
 
  private:
   static constexpr int kExifMarker = JPEG_APP0 + 1;
 
   Errors errors_ = {};
+  ScanLimit scans_ = {};
   jpeg_decompress_struct info_ = {};
 };
 
@@ -142,7 +174,10 @@ class Compressor {
  public:
   Compressor() {
     info_.err = prepare(errors_);
-    if (setjmp(errors_.back) != 0) throw std::bad_alloc();
+    if (setjmp(errors_.back) != 0) {
+      jpeg_destroy_compress(&info_);
+      fail_to_create(errors_);
+    }
     jpeg_create_compress(&info_);
   }
   Compressor(const Compressor&) = delete;
@@ -173,7 +208,7 @@ class Compressor {
   }
 
   std::string bytes() const { return {reinterpret_cast<const char*>(bytes_), size_}; }
-  const char* message() const { return errors_.message; }
+  const Errors& errors() const { return errors_; }
 
  private:
   Errors errors_ = {};
@@ -184,11 +219,18 @@ class Compressor {
 
 }  // namespace
 
+std::int64_t most_scans(std::int64_t pixels) {
+  constexpr std::int64_t kMost = 100, kMostOfLargest = 15;
+  return std::min(kMost, kMostOfLargest * max_image_pixels / std::max<std::int64_t>(1, pixels));
+}
+
 DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side) {
   Decompressor jpeg;
   const auto fail = [&](const std::string& what) { throw InputError(name + ": " + what); };
   const auto check = [&](bool fine) {
-    if (!fine) fail(fmt::format("a damaged JPEG: {}", jpeg.message()));
+    if (fine) return;
+    if (jpeg.errors().no_memory) throw std::bad_alloc();
+    fail(fmt::format("a damaged JPEG: {}", jpeg.errors().message));
   };
   check(jpeg.read_header(bytes));
   const std::int64_t width = jpeg.info().image_width, height = jpeg.info().image_height;
@@ -212,8 +254,9 @@ DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wa
 
 std::string encode_jpeg(const DecodedImage& image, int quality) {
   Compressor jpeg;
-  if (!jpeg.write(image, quality)) throw RunError(fmt::format("a JPEG cannot be made: {}", jpeg.message()));
-  return jpeg.bytes();
+  if (jpeg.write(image, quality)) return jpeg.bytes();
+  if (jpeg.errors().no_memory) throw std::bad_alloc();
+  throw RunError(fmt::format("a JPEG cannot be made: {}", jpeg.errors().message));
 }
 
 }  // namespace convnet

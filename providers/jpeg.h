@@ -1,12 +1,17 @@
 // Decodes JPEGs, for decode.cpp, and encodes them, with libjpeg-turbo.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "providers/decode.h"
 
 namespace convnet {
+
+/// Returns the most scans of a JPEG of so many pixels that is decoded. A scan is a pass over the whole image,
+/// which may take no more than some bytes of the file. Progressive files have about ten.
+std::int64_t most_scans(std::int64_t pixels);
 
 /// Does what decode_image() does, for bytes that begin like a JPEG.
 DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side);

@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/jpeg.h"
+#include "providers/png.h"
 #include "providers/resize.h"
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"
@@ -183,6 +184,69 @@ TEST_CASE("damaged images are errors with their name", "[decode]") {
   CHECK(error_of(bmp.substr(0, 40)) == "cat: a BMP that is cut off");
   CHECK(error_of("BM" + std::string(60, 'x')).starts_with("cat: a damaged image: "));
   CHECK(error_of(bmp.substr(0, bmp.size() - 1)) == "cat: a BMP that is cut off");
+}
+
+TEST_CASE("a JPEG has as many scans as images need, and no more", "[decode]") {
+  constexpr int kSide = 16;
+  const std::vector<std::uint8_t> grey(kSide * kSide, 77);
+  CHECK(decode_image(test_images::progressive_jpeg(kSide, kSide, grey, 63), "cat").pixels ==
+        std::vector<std::uint8_t>(3 * grey.size(), 77));
+  CHECK(error_of(test_images::progressive_jpeg(kSide, kSide, grey, 150)) ==
+        "cat: a damaged JPEG: it has more than 100 scans, the most for an image of its size");
+  // What a scan costs depends on the pixels.
+  CHECK(most_scans(1) == 100);
+  CHECK(most_scans(12'000'000) == 100);
+  CHECK(most_scans(50'000'000) == 30);
+  CHECK(most_scans(max_image_pixels) == 15);
+}
+
+TEST_CASE("a JPEG that repeats a scan is damaged", "[decode]") {
+  const std::string jpeg = test_images::progressive_jpeg(16, 16, std::vector<std::uint8_t>(256, 77), 3);
+  const std::size_t last = jpeg.rfind("\xFF\xDA"), end = jpeg.rfind("\xFF\xD9");
+  const std::string scan = jpeg.substr(last, end - last);
+  CHECK(decode_image(jpeg, "cat").height == 16);
+  CHECK(error_of(jpeg.substr(0, end) + scan + jpeg.substr(end)).starts_with("cat: a damaged JPEG: "));
+}
+
+/// Returns a PNG chunk.
+std::string png_chunk(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  const auto* const bytes = reinterpret_cast<const Bytef*>(body.data());
+  const auto big_endian = [](std::uint64_t number) {
+    std::string text;
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift & 0xFF);
+    return text;
+  };
+  return big_endian(data.size()) + body + big_endian(crc32(0, bytes, static_cast<uInt>(body.size())));
+}
+
+/// Returns a grey PNG with these compressed pixels, in two chunks. `interlaced` is 0 or 1.
+std::string grey_png(char width, char height, char interlaced, const std::string& rows) {
+  std::string packed(compressBound(rows.size()), '\0');
+  uLongf size = packed.size();
+  compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()),
+            rows.size(), 9);
+  packed.resize(size);
+  const std::string header =
+      "\0\0\0"s + width + "\0\0\0"s + height + "\x08\0\0\0"s + interlaced;  // 8 bits, grey
+  return std::string(png_magic) + png_chunk("IHDR", header) + png_chunk("IDAT", packed.substr(0, size / 2)) +
+         png_chunk("IDAT", packed.substr(size / 2)) + png_chunk("IEND", "");
+}
+
+TEST_CASE("a PNG is decompressed as far as it has pixels", "[decode]") {
+  const std::string rows = "\0\1\2\0\3\4"s;
+  const std::vector<std::uint8_t> pixels = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
+  CHECK(decode_image(grey_png(2, 2, 0, rows), "cat").pixels == pixels);
+  // Adam7: the first pixel, the one to its right, then the second row.
+  const std::string passes = "\0\1\0\2\0\3\4"s;
+  CHECK(decode_image(grey_png(2, 2, 1, passes), "cat").pixels == pixels);
+  CHECK(error_of(grey_png(2, 2, 0, rows.substr(0, 5))).starts_with("cat: a damaged image: "));
+  CHECK(error_of(grey_png(2, 2, 1, rows)).starts_with("cat: a damaged image: "));
+  // 100 MB of zeros behind the pixels, in 100 KB.
+  const std::string bomb = grey_png(2, 2, 0, rows + std::string(100'000'000, '\0'));
+  CHECK(bomb.size() < 200'000);
+  CHECK(with_bounded_pixels(checked_png(bomb, "cat").bytes).size() < 200);
+  CHECK(decode_image(bomb, "cat").pixels == pixels);
 }
 
 TEST_CASE("a WebP may have opacities, and is refused if it is damaged or animated", "[decode]") {

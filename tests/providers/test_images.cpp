@@ -45,7 +45,11 @@ std::string bmp(const DecodedImage& image) {
   return out;
 }
 
-std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values) {
+namespace {
+
+/// Encodes a JPEG; `script` are its scans, or none for a file that is not progressive.
+std::string encoded(int height, int width, int channels, const std::vector<std::uint8_t>& values,
+                    const std::vector<jpeg_scan_info>& script) {
   jpeg_error_mgr errors;  // its default ends the test
   jpeg_compress_struct info = {};
   info.err = jpeg_std_error(&errors);
@@ -59,6 +63,10 @@ std::string jpeg(int height, int width, int channels, const std::vector<std::uin
   info.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 98, TRUE);
+  if (!script.empty()) {
+    info.scan_info = script.data();
+    info.num_scans = static_cast<int>(script.size());
+  }
   jpeg_start_compress(&info, TRUE);
   for (int y = 0; y < height; ++y) {
     auto* row = const_cast<JSAMPROW>(values.data() + static_cast<std::ptrdiff_t>(y) * width * channels);
@@ -69,6 +77,22 @@ std::string jpeg(int height, int width, int channels, const std::vector<std::uin
   std::string out(reinterpret_cast<char*>(bytes), size);
   std::free(bytes);
   return out;
+}
+
+}  // namespace
+
+std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values) {
+  return encoded(height, width, channels, values, {});
+}
+
+std::string progressive_jpeg(int height, int width, const std::vector<std::uint8_t>& values, int scans) {
+  constexpr int kLast = 63, kFirstPlane = 9;  // frequencies, and bits of their numbers
+  std::vector<jpeg_scan_info> script = {{1, {0}, 0, 0, 0, 0}};
+  for (int i = 0; i < scans; ++i) {
+    const int frequency = 1 + i % kLast, plane = kFirstPlane - i / kLast;
+    script.push_back({1, {0}, frequency, frequency, plane == kFirstPlane ? 0 : plane + 1, plane});
+  }
+  return encoded(height, width, 1, values, script);
 }
 
 }  // namespace convnet::test_images
