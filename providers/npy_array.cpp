@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -211,11 +212,22 @@ NpyHeader read_npy_header(const InputFile& file) {
   return header;
 }
 
-NpyArray::NpyArray(const std::string& path) : file_(path), header_(read_npy_header(file_)) {
-  if (header_.dims.empty()) throw InputError(path + ": holds one number, not an array of records");
-  if (element_count(header_.dims) == 0)
-    throw InputError(path + ": holds no numbers: its shape is " + to_string(header_.dims));
+namespace {
+
+NpyHeader header_of_records(const InputFile& file) {
+  NpyHeader header = read_npy_header(file);
+  if (header.dims.empty()) throw InputError(file.path() + ": holds one number, not an array of records");
+  if (element_count(header.dims) == 0)
+    throw InputError(file.path() + ": holds no numbers: its shape is " + to_string(header.dims));
+  return header;
 }
+
+}  // namespace
+
+NpyArray::NpyArray(const std::string& path) : file_(path), header_(header_of_records(file_)) {}
+
+NpyArray::NpyArray(std::string name, std::string contents)
+    : file_(std::move(name), std::move(contents)), header_(header_of_records(file_)) {}
 
 Dims NpyArray::record_dims() const {
   const Dims& dims = header_.dims;

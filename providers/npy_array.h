@@ -31,6 +31,8 @@ class NpyArray {
  public:
   /// Throws InputError, also for an array without records, and RunError for I/O errors.
   explicit NpyArray(const std::string& path);
+  /// Makes an array of a file that is in memory; messages call it `name`.
+  NpyArray(std::string name, std::string contents);
 
   const std::string& path() const { return file_.path(); }
   const Dims& dims() const { return header_.dims; }

@@ -23,7 +23,13 @@ const char* kind_of(const struct stat& status) {
 
 }  // namespace
 
+void check_name(const std::string& path) {
+  if (path.find('\0') != std::string::npos)
+    throw InputError(path + ": no such file: a name has no NUL (zero byte)");
+}
+
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  check_name(path_);
   struct stat status = {};
   // Before it is opened: opening a pipe would wait for a writer.
   if (stat(path_.c_str(), &status) != 0) {

@@ -7,6 +7,9 @@
 
 namespace convnet {
 
+/// Throws InputError for a name that no file can have: one with a NUL, at which the system takes it to end.
+void check_name(const std::string& path);
+
 /// Owns the open file. Immutable: any number of threads may read at once.
 class InputFile {
  public:

@@ -10,6 +10,8 @@
 #include "convnet/base/error.h"
 #include "convnet/base/mixed_labels.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/printable.h"
+#include "convnet/checkpoint/json_value.h"
 
 namespace convnet {
 namespace {
@@ -33,20 +35,20 @@ json to_json(const CostSums& costs) {
   return {{"images", costs.images}, {"sums", sums}};
 }
 
-/// Reads a whole number from 0 to `max`; get<int>() would truncate larger ones.
-std::int64_t whole(const json& j, std::int64_t max) {
-  if (!j.is_number_unsigned() || j.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
-    throw std::out_of_range("the position makes no sense");
-  return j.get<std::int64_t>();
-}
 constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1} << 40,
                        kMostUpdates = std::int64_t{1} << 53;
 
-CostSums costs_from(const json& j) {
+/// Reads a number of an epoch or a batch.
+int epoch_from(const JsonValue& j) { return static_cast<int>(j.whole(kMostEpochs)); }
+
+CostSums costs_from(const JsonValue& j) {
   CostSums costs;
-  costs.images = whole(j.at("images"), kMostImages);
-  for (const json& entry : j.at("sums"))
-    costs.sums.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<std::vector<double>>());
+  costs.images = j.at("images").whole(kMostImages);
+  for (const JsonValue& cost : j.at("sums").items()) {
+    const std::vector<JsonValue> entry = cost.items(2);
+    std::string name = entry[0].text();
+    costs.sums.emplace_back(std::move(name), entry[1].numbers());
+  }
   return costs;
 }
 
@@ -80,52 +82,66 @@ json to_json(const TrainingState& s) {
           {"history", history}};
 }
 
-TrainingState state_from(const json& j) {
+Position position_from(const JsonValue& j) {
+  const Position p = {epoch_from(j.at("epoch")), epoch_from(j.at("batch")),
+                      j.at("minibatches").whole(kMostImages), j.at("images").whole(kMostImages)};
+  if ((p.minibatches == 0) != (p.images == 0))
+    j.fail("has minibatches without images, or the other way round");
+  return p;
+}
+
+UpdateWindows windows_from(const JsonValue& j) {
+  UpdateWindows windows;
+  for (const JsonValue& window : j.items()) {
+    const std::vector<JsonValue> entry = window.items(3);
+    // Older checkpoints have no count of updates.
+    windows[entry[0].text()] = {entry[1].whole(kMostEpochs), entry[2].whole(kMostImages),
+                                entry.size() > 3 ? entry[3].whole(kMostUpdates) : 0};
+  }
+  return windows;
+}
+
+BestTest best_from(const JsonValue& j) {
+  const std::vector<JsonValue> entry = j.items(4);
+  return {entry[0].number(), epoch_from(entry[1]), epoch_from(entry[2]), entry[3].whole(kMostImages),
+          entry.size() > 4 ? entry[4].text() : ""};
+}
+
+Plateau plateau_from(const JsonValue& j) {
+  Plateau plateau;
+  plateau.tests_since = j.at("tests_since").whole(kMostImages);
+  for (const JsonValue& change : j.at("changes").items()) {
+    const std::vector<JsonValue> entry = change.items(3);
+    const double factor = entry[2].number();
+    if (!(factor > 0 && factor <= 1)) entry[2].fail("is not a factor of learning rates, which is in (0,1]");
+    plateau.changes.push_back({epoch_from(entry[0]), epoch_from(entry[1]), factor});
+  }
+  return plateau;
+}
+
+HistoryEntry history_entry_from(const JsonValue& j) {
+  HistoryEntry h;
+  h.epoch = epoch_from(j.at("epoch"));
+  h.batch = epoch_from(j.at("batch"));
+  if (const auto tested = j.find("test_batch")) h.test_batch = epoch_from(*tested);
+  h.costs = costs_from(j);
+  if (const auto count = j.find("count")) h.count = std::max<std::int64_t>(1, count->whole(kMostImages));
+  return h;
+}
+
+TrainingState state_from(const JsonValue& j) {
   TrainingState s;
-  const json& p = j.at("position");
-  s.position = {static_cast<int>(whole(p.at("epoch"), kMostEpochs)),
-                static_cast<int>(whole(p.at("batch"), kMostEpochs)), whole(p.at("minibatches"), kMostImages),
-                whole(p.at("images"), kMostImages)};
-  s.iteration = static_cast<std::uint64_t>(whole(j.at("iteration"), std::int64_t{1} << 62));
-  s.test_cursor = whole(j.at("test_cursor"), kMostImages);
-  s.test_due = j.at("test_due").get<bool>();
+  s.position = position_from(j.at("position"));
+  s.iteration = static_cast<std::uint64_t>(j.at("iteration").whole(std::int64_t{1} << 62));
+  s.test_cursor = j.at("test_cursor").whole(kMostImages);
+  s.test_due = j.at("test_due").truth();
   s.partial = costs_from(j.at("partial"));
-  s.partial_seconds = j.at("partial_seconds").get<double>();
-  // Older checkpoints have no entry for updates over several minibatches.
-  for (const json& entry : j.value("windows", json::array())) {
-    // Older ones have no count of updates.
-    s.windows[entry.at(0).get<std::string>()] = {whole(entry.at(1), kMostEpochs),
-                                                 whole(entry.at(2), kMostImages),
-                                                 entry.size() > 3 ? whole(entry.at(3), kMostUpdates) : 0};
-  }
-  if (j.contains("best")) {
-    const json& best = j.at("best");
-    s.best = {best.at(0).get<double>(), static_cast<int>(whole(best.at(1), kMostEpochs)),
-              static_cast<int>(whole(best.at(2), kMostEpochs)), whole(best.at(3), kMostImages),
-              best.size() > 4 ? best.at(4).get<std::string>() : ""};
-  }
-  if (j.contains("plateau")) {
-    const json& plateau = j.at("plateau");
-    s.plateau.tests_since = whole(plateau.at("tests_since"), kMostImages);
-    for (const json& change : plateau.at("changes")) {
-      const double factor = change.at(2).get<double>();
-      if (!(factor > 0 && factor <= 1)) throw std::out_of_range("a factor of learning rates makes no sense");
-      s.plateau.changes.push_back({static_cast<int>(whole(change.at(0), kMostEpochs)),
-                                   static_cast<int>(whole(change.at(1), kMostEpochs)), factor});
-    }
-  }
-  for (const json& entry : j.at("history")) {
-    HistoryEntry h;
-    h.epoch = static_cast<int>(whole(entry.at("epoch"), kMostEpochs));
-    h.batch = static_cast<int>(whole(entry.at("batch"), kMostEpochs));
-    if (const json tested = entry.value("test_batch", json(-1)); tested != -1)
-      h.test_batch = static_cast<int>(whole(tested, kMostEpochs));
-    h.costs = costs_from(entry);
-    if (entry.contains("count")) h.count = std::max<std::int64_t>(1, whole(entry.at("count"), kMostImages));
-    s.history.push_back(std::move(h));
-  }
-  if ((s.position.minibatches == 0) != (s.position.images == 0))
-    throw std::out_of_range("the position makes no sense");
+  s.partial_seconds = j.at("partial_seconds").number();
+  // Older checkpoints lack some of these.
+  if (const auto windows = j.find("windows")) s.windows = windows_from(*windows);
+  if (const auto best = j.find("best")) s.best = best_from(*best);
+  if (const auto plateau = j.find("plateau")) s.plateau = plateau_from(*plateau);
+  for (const JsonValue& entry : j.at("history").items()) s.history.push_back(history_entry_from(entry));
   return s;
 }
 
@@ -143,61 +159,59 @@ json to_json(const std::vector<MatrixInfo>& matrices) {
   return list;
 }
 
-Dims dims_from(const json& list) {
+Dims dims_from(const JsonValue& list) {
   Dims dims;
-  for (const json& d : list) {
-    dims.push_back(whole(d, kMostImages));
+  for (const JsonValue& d : list.items()) {
+    dims.push_back(d.whole(kMostImages));
     const std::int64_t elements = element_count(dims);
-    if (elements < 1 || elements > kMostImages)
-      throw std::out_of_range("a matrix has no or too many elements");
+    if (elements < 1 || elements > kMostImages) list.fail("says that there are no or too many elements");
   }
   return dims;
 }
 
-DataType matrix_type_from(const json& text) {
+DataType matrix_type_from(const JsonValue& j) {
+  const std::string text = j.text();
   for (const DataType type : {DataType::u8, DataType::f32, DataType::s32})
-    if (text.get<std::string>() == to_string(type)) return type;
-  throw std::out_of_range("there is no type of matrices '" + text.get<std::string>() + "'");
+    if (text == to_string(type)) return type;
+  j.fail("is " + excerpt(text) + ", which is no type of matrices");
 }
 
-/// Throws if the matrices are impossible for any provider.
-void check_matrices(const std::vector<MatrixInfo>& matrices) {
-  if (!matrices.empty() && (matrices[0].type == DataType::s32 || matrices[0].classes > 0))
-    throw std::out_of_range("matrix 0 holds labels in place of images");
-  for (const MatrixInfo& m : matrices) {
-    if ((m.type == DataType::s32) != (m.classes > 0))
-      throw std::out_of_range("labels are of type s32 and have classes, and other matrices neither");
-    if (m.classes > 0 && m.dims != Dims{1} && m.dims != Dims{kMixedLabelValues})
-      throw std::out_of_range("labels of " + to_string(m.dims) + " numbers make no sense");
-  }
+/// Throws InputError if the matrix is impossible for any provider.
+void check_matrix(const MatrixInfo& m, bool first, const JsonValue& j) {
+  if (first && (m.type == DataType::s32 || m.classes > 0)) j.fail("holds labels in place of images");
+  if ((m.type == DataType::s32) != (m.classes > 0))
+    j.fail("is wrong: labels are of type s32 and have classes, and other matrices neither");
+  if (m.classes > 0 && m.dims != Dims{1} && m.dims != Dims{kMixedLabelValues})
+    j.fail("is wrong: labels of " + to_string(m.dims) + " numbers make no sense");
+  const std::int64_t named = m.classes > 0 ? m.classes : element_count(m.dims);
+  if (!m.class_names.empty() && std::ssize(m.class_names) != named)
+    j.fail("does not have as many names as classes");
 }
 
-std::vector<MatrixInfo> matrices_from(const json& list) {
+std::vector<MatrixInfo> matrices_from(const JsonValue& list) {
   std::vector<MatrixInfo> matrices;
-  for (const json& j : list) {
+  for (const JsonValue& j : list.items()) {
     MatrixInfo m;
-    m.name = j.at("name").get<std::string>();
+    m.name = j.at("name").text();
     m.dims = dims_from(j.at("dims"));
     // Older checkpoints do not say it.
-    if (j.contains("stored")) m.stored = dims_from(j.at("stored"));
+    if (const auto stored = j.find("stored")) m.stored = dims_from(*stored);
     m.type = matrix_type_from(j.at("type"));
-    if (j.contains("stored_type")) m.stored_type = matrix_type_from(j.at("stored_type"));
-    m.classes = whole(j.at("classes"), kMostImages);
-    m.class_names = j.at("class_names").get<std::vector<std::string>>();
-    const std::int64_t named = m.classes > 0 ? m.classes : element_count(m.dims);
-    if (!m.class_names.empty() && std::ssize(m.class_names) != named)
-      throw std::out_of_range("there are not as many names as classes");
+    if (const auto type = j.find("stored_type")) m.stored_type = matrix_type_from(*type);
+    m.classes = j.at("classes").whole(kMostImages);
+    m.class_names = j.at("class_names").texts();
+    check_matrix(m, matrices.empty(), j);
     matrices.push_back(std::move(m));
   }
-  check_matrices(matrices);
   return matrices;
 }
 
-BatchRange range_from(const json& text) {
+BatchRange range_from(const JsonValue& j) {
+  const std::string text = j.text();
   try {
-    return BatchRange::parse(text.get<std::string>());
-  } catch (const InputError& wrong) {  // it does not name the file
-    throw std::out_of_range(wrong.what());
+    return BatchRange::parse(text);
+  } catch (const InputError& wrong) {
+    j.fail(wrong.what());
   }
 }
 
@@ -451,30 +465,34 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
   if (meta("format") != kFormat)
     throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" +
                      kFormat + "'");
+  const auto path = [&](const char* key) {
+    if (meta(key).find('\0') == std::string::npos) return meta(key);
+    throw InputError(fmt::format("{}: metadata '{}' is damaged: a path has no NUL", c.file, key));
+  };
   c.definition_text = meta("layer_def");
-  c.definition_path = meta("layer_def_path");
+  c.definition_path = path("layer_def_path");
   c.parameters_text = meta("layer_params");
-  c.parameters_path = meta("layer_params_path");
+  c.parameters_path = path("layer_params_path");
   if (c.tensors.metadata.contains("placement")) c.placement = meta("placement");
-  const char* key = "options";
-  try {
-    c.options = json::parse(meta("options")).get<OptionTexts>();
-    key = "state";
-    c.state = state_from(json::parse(meta("state")));
-    key = "algorithms";
-    c.algorithms = json::parse(meta("algorithms")).get<std::map<std::string, std::string>>();
-    key = "matrices";
-    if (c.tensors.metadata.contains(key)) c.matrices = matrices_from(json::parse(meta(key)));
-    key = "ranges";
-    if (c.tensors.metadata.contains(key)) {
-      const json ranges = json::parse(meta(key));
-      c.train_range = range_from(ranges.at("train"));
-      c.test_range = range_from(ranges.at("test"));
-      c.train_images = whole(ranges.value("train_images", json(0)), kMostImages);
+  const auto read = [&](const char* key, const auto& take) {
+    const std::string& text = meta(key);
+    try {
+      take(JsonValue::parse(text));
+    } catch (const InputError& wrong) {
+      throw InputError(fmt::format("{}: metadata '{}' is damaged: {}", c.file, key, wrong.what()));
     }
-  } catch (const std::exception& e) {
-    if (dynamic_cast<const InputError*>(&e) != nullptr) throw;
-    throw InputError(c.file + ": metadata '" + key + "' is damaged: " + e.what());
+  };
+  read("options", [&](const JsonValue& j) { c.options = j.text_members(); });
+  read("state", [&](const JsonValue& j) { c.state = state_from(j); });
+  read("algorithms", [&](const JsonValue& j) { c.algorithms = j.text_members(); });
+  if (c.tensors.metadata.contains("matrices"))
+    read("matrices", [&](const JsonValue& j) { c.matrices = matrices_from(j); });
+  if (c.tensors.metadata.contains("ranges")) {
+    read("ranges", [&](const JsonValue& j) {
+      c.train_range = range_from(j.at("train"));
+      c.test_range = range_from(j.at("test"));
+      if (const auto images = j.find("train_images")) c.train_images = images->whole(kMostImages);
+    });
   }
   return c;
 }

@@ -104,6 +104,7 @@ std::vector<std::string> image_files_in(const std::string& folder, const LikeSet
 /// Adds the images in a folder, or those in a file, for a net that was trained on `like`.
 void add_images(const std::string& path, const LikeSet& like, NamedImages& into) {
   try {
+    check_name(path);
     std::error_code none;
     const bool is_folder = fs::is_directory(path, none);
     for (const std::string& file : is_folder ? image_files_in(path, like) : std::vector<std::string>{path}) {

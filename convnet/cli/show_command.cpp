@@ -16,6 +16,7 @@
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
 #include "convnet/train/options.h"
+#include "convnet/train/stored_options.h"
 
 namespace convnet {
 namespace {
@@ -212,7 +213,7 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   std::vector<NamedRun> named;
   for (const std::string& name : names) {
     given["load-file"] = name;
-    runs.push_back(std::make_unique<Run>(open_run(given)));
+    runs.push_back(std::make_unique<Run>(open_run(read_run_checkpoint(name), given)));
     named.push_back({name, runs.back().get(), smoothing(asked, runs.back()->options.data)});
   }
   write(asked.html, html_page_of_runs(named), fmt::format("{} runs side by side", names.size()));
@@ -250,7 +251,7 @@ void show_command(const std::vector<std::string>& args) {
                  {"--save-preds", asked.save_preds, "predictions are to be written to", kPredictionsBegin},
                  {"--html", asked.html, "the page is to be written to", kPageBegins}},
                 {find_checkpoint(given.at("load-file"))});
-  const Run run = open_run(given);
+  const Run run = open_run(read_run_checkpoint(given.at("load-file")), given);
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (!asked.show_cost.empty()) write_curves(run, asked, picture_name("cost.png"));

@@ -7,12 +7,13 @@
 #include "convnet/net/devices.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
+#include "convnet/train/stored_options.h"
 
 namespace convnet {
 
 TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
   TrainedNet net;
-  net.checkpoint = read_checkpoint(file);
+  net.checkpoint = read_run_checkpoint(file);
   const Checkpoint& c = net.checkpoint;
   OptionTexts texts = c.options;
   for (const char* option : {"multiview-test", "hosts", "threads", "device"}) texts.erase(option);

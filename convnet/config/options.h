@@ -26,6 +26,9 @@ struct OptionSpec {
   bool may_be_empty = false;              ///< an empty value is allowed; it overrides the checkpoint's value
   bool repeats = false;                   ///< may be given several times, which is a list with commas
   std::optional<OptionGroup> group = {};  ///< nullopt: the group of the table's struct
+  /// Names a file or folder that is written. A checkpoint, which may be a stranger's, does not decide that:
+  /// its value counts for nothing, even if the option is saved.
+  bool output = false;
 };
 
 /// Declares an option whose value is the field `field` of Options.
@@ -61,6 +64,12 @@ OptionSpec parsed_option(std::string key, T Options::*field, Parse parse, ParamI
 /// Declares that help lists an option under the heading for users of cuda-convnet2, "the original".
 inline OptionSpec of_original(OptionSpec spec) {
   spec.group = OptionGroup::original;
+  return spec;
+}
+
+/// Declares that an option names a file or folder that is written.
+inline OptionSpec of_output(OptionSpec spec) {
+  spec.output = true;
   return spec;
 }
 

@@ -335,11 +335,11 @@ const OptionTable<ReportOptions>& report_options() {
                              "spent and the learning rates, and on a terminal the magnitudes of weights"}),
       unsaved_option("json", &ReportOptions::json,
                      {.fallback = "0", .doc = "print one JSON object and nothing else"}),
-      unsaved_option(
+      of_output(unsaved_option(
           "profile", &ReportOptions::profile,
           {.fallback = "",
            .unit = "file",
-           .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"}),
+           .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"})),
   });
   return table;
 }

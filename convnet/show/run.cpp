@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -60,9 +61,9 @@ const OptionTable<RunOptions>& run_options() {
   return table;
 }
 
-Run open_run(const OptionTexts& given) {
+Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
   Run run;
-  run.checkpoint = read_checkpoint(given.at("load-file"));
+  run.checkpoint = std::move(checkpoint);
   OptionTexts texts = run.checkpoint.options;
   // One view of an image is enough to show it.
   texts.erase("multiview-test");

@@ -32,8 +32,9 @@ struct Run {
   std::string no_provider;                   ///< the reason why it cannot be used
 };
 
-/// Reads the checkpoint that --load-file names and, if it is there, its data set. Throws InputError.
-Run open_run(const OptionTexts& given);
+/// Makes a run of a checkpoint, whose options must be sound, and opens its data set, if that is there.
+/// `given` are the options of the command line. Throws InputError.
+Run open_run(Checkpoint checkpoint, const OptionTexts& given);
 
 /// A weight matrix of a layer in the checkpoint.
 struct LayerWeights {

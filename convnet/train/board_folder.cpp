@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -61,6 +60,7 @@ BoardFolder::BoardFolder(const std::string& path, const RunFolder& run,
   if (!lock_.made()) text_before_ = read_whole_file(note_);
   const std::string me = owner_name(run.path());
   check_owner(me, run, resumed);
+  if (text_before_ == me + "\n") return;
   restore_ = true;
   if (write_note(me + "\n")) return;
   const int code = errno;
@@ -93,6 +93,10 @@ FileLock BoardFolder::open_note() {
 
 /// Sets errno and returns false if that fails.
 bool BoardFolder::write_note(const std::string& text) const {
+  if (lock_.has_other_names()) {
+    errno = EMLINK;
+    return false;
+  }
   const auto size = static_cast<ssize_t>(text.size());
   const ssize_t written = ::pwrite(lock_.descriptor(), text.data(), text.size(), 0);
   if (written >= 0 && written < size) errno = ENOSPC;
@@ -120,18 +124,6 @@ bool BoardFolder::has_curves_of(const Checkpoint& resumed, const RunFolder& run,
   std::error_code ignored;
   const auto board = resumed.options.find("tensorboard");
   return board != resumed.options.end() && fs::equivalent(board->second, path_, ignored);
-}
-
-void drop_inherited_board(OptionTexts& texts, const OptionTexts& given, const RunFolder& run,
-                          const Checkpoint& resumed) {
-  const auto board = texts.find("tensorboard");
-  if (board == texts.end() || board->second.empty() || given.contains("tensorboard")) return;
-  if (saves_beside(run, resumed)) return;
-  fmt::print(stderr,
-             "warning: --tensorboard {} has the curves of the run in {}; this run writes none, unless it is "
-             "given a --tensorboard of its own\n",
-             board->second, folder_of(resumed).string());
-  texts.erase(board);
 }
 
 }  // namespace convnet

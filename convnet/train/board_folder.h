@@ -52,10 +52,4 @@ class BoardFolder {
   bool restore_ = false;     ///< leave() must restore or remove the note
 };
 
-/// Removes --tensorboard from `texts`, the options of a run, and prints a warning, if the option comes from
-/// the checkpoint `resumed` and `run` saves in another folder than the checkpoint's: the curves belong to the
-/// run that wrote the checkpoint. Does nothing if the option is `given` on the command line.
-void drop_inherited_board(OptionTexts& texts, const OptionTexts& given, const RunFolder& run,
-                          const Checkpoint& resumed);
-
 }  // namespace convnet

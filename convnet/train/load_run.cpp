@@ -84,6 +84,17 @@ OptionTexts saved_of(const OptionTexts& texts) {
   return saved;
 }
 
+/// Returns a note if the run's folder of curves stays as it is because only its checkpoint names it; else "".
+std::string note_of_unused_board(const LoadedRun& run) {
+  if (!run.checkpoint || run.given.contains("tensorboard")) return "";
+  const auto board = run.checkpoint->options.find("tensorboard");
+  if (board == run.checkpoint->options.end() || board->second.empty()) return "";
+  return fmt::format(
+      "The curves in {0} are not gone on with: a checkpoint does not say what is written where; "
+      "--tensorboard {0} does",
+      board->second);
+}
+
 /// Forgets the best test of the checkpoint if it is one of another value, or if its own checkpoint, which
 /// --keep-best would have kept, is not in the run's folder.
 void forget_other_best_test(LoadedRun& run, Processes* processes) {
@@ -208,10 +219,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     claimed = run.folder.get();
   }
   read_options(run, given, processes);
-  if (run.folder && run.checkpoint) {
-    drop_inherited_board(run.texts, given, *run.folder, *run.checkpoint);
-    if (!run.texts.contains("tensorboard")) run.options.tensorboard.clear();
-  }
+  if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   require_train_options(run.texts, first);
   run.options.devices = with_devices(run.options.devices, processes);
   run.saved_options = saved_of(run.texts);

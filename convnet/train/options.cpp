@@ -10,14 +10,14 @@ namespace convnet {
 
 const OptionTable<CheckpointOptions>& checkpoint_options() {
   static const OptionTable<CheckpointOptions> table({
-      option("save-path", &CheckpointOptions::save_path,
-             {.fallback = "",
-              .unit = "folder",
-              .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"}),
-      option("save-file", &CheckpointOptions::save_file,
-             {.fallback = "",
-              .unit = "folder",
-              .doc = "the checkpoint folder itself; resumed from if it holds checkpoints"}),
+      of_output(option("save-path", &CheckpointOptions::save_path,
+                       {.fallback = "",
+                        .unit = "folder",
+                        .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"})),
+      of_output(option("save-file", &CheckpointOptions::save_file,
+                       {.fallback = "",
+                        .unit = "folder",
+                        .doc = "the checkpoint folder itself; resumed from if it holds checkpoints"})),
       unsaved_option(
           "load-file", &CheckpointOptions::load_file,
           {.fallback = "",
@@ -79,27 +79,27 @@ const OptionTable<TestOptions>& test_options() {
            .unit = "layer",
            .doc = "layer whose outputs on the test range to write to --feature-path, a data_batch_N.npy and "
                   "labels_N.npy for each batch; then quit, like --test-only"})),
-      of_original(unsaved_option(
+      of_original(of_output(unsaved_option(
           "feature-path", &TestOptions::feature_path,
-          {.fallback = "", .unit = "folder", .doc = "folder for the files of --write-features"})),
-      unsaved_option(
+          {.fallback = "", .unit = "folder", .doc = "folder for the files of --write-features"}))),
+      of_output(unsaved_option(
           "test-out", &TestOptions::test_out,
           {.fallback = "",
            .unit = "folder",
            .doc = "folder for the class probabilities on the test range, a probabilities_N.npy and "
-                  "labels_N.npy for each batch; then quit, like --test-only"}),
+                  "labels_N.npy for each batch; then quit, like --test-only"})),
       of_original(unsaved_option("logreg-name", &TestOptions::logreg_name,
                                  {.fallback = "",
                                   .unit = "layer",
                                   .doc = "cost.logreg layer of --test-out and --confusion, which need it "
                                          "where there are several, and the "
                                          "only one whose errors by class --test-only prints"})),
-      unsaved_option(
+      of_output(unsaved_option(
           "confusion", &TestOptions::confusion,
           {.fallback = "",
            .unit = "file",
            .doc = "CSV file for the confusion matrix on the test range, true classes by predictions; then "
-                  "quit, like --test-only"}),
+                  "quit, like --test-only"})),
   });
   return table;
 }
@@ -142,12 +142,12 @@ const OptionTable<TrainOptions>& train_options() {
                        .doc = "stop in time to save a checkpoint and end, with exit code 0, before so much "
                               "time has passed since the program began; minutes, or as Slurm writes times: "
                               "MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, UNLIMITED"}),
-        option(
+        of_output(option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",
              .unit = "folder",
              .doc = "folder for TensorBoard's event files: costs and rates after each batch, first filters "
-                    "after each test; empty: none from now on"}),
+                    "after each test; empty: none from now on"})),
         of_original(unsaved_option(
             "check-grads", &TrainOptions::check_grads,
             {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"})),

@@ -141,6 +141,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
+  if (!options.tensorboard.empty()) text += " --tensorboard " + shell_word(options.tensorboard);
   if (out_of_patience(options, state.best))
     text += fmt::format(
         " --patience 0\n               --patience {} has ended the run; 0 clears it, and a larger number "

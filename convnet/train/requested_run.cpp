@@ -16,6 +16,7 @@
 #include "convnet/net/outputs.h"
 #include "convnet/plan/timeline.h"
 #include "convnet/train/class_weights.h"
+#include "convnet/train/stored_options.h"
 #include "convnet/train/test_outputs.h"
 #include "convnet/train/watched_cost.h"
 #include "providers/image.h"
@@ -43,8 +44,9 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
 /// Reads the checkpoint that the options of this invocation name; nullopt for a new run.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
   const CheckpointOptions& named = given.checkpoints;
-  if (!named.load_file.empty()) return read_checkpoint(named.load_file);
-  if (!named.save_file.empty() && newest_checkpoint(named.save_file)) return read_checkpoint(named.save_file);
+  if (!named.load_file.empty()) return read_run_checkpoint(named.load_file);
+  if (!named.save_file.empty() && newest_checkpoint(named.save_file))
+    return read_run_checkpoint(named.save_file);
   if (given.tests.only_tests())
     throw InputError(given.tests.test_option() +
                      " tests a trained net: --load-file must name its checkpoint");
@@ -58,7 +60,7 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* pr
   std::optional<Checkpoint> checkpoint;
   if (processes->rank() == 0) checkpoint = checkpoint_of(given);
   const std::string file = processes->exchange(checkpoint ? checkpoint->file : "")[0];
-  if (processes->rank() > 0 && !file.empty()) checkpoint = read_checkpoint(file);
+  if (processes->rank() > 0 && !file.empty()) checkpoint = read_run_checkpoint(file);
   return checkpoint;
 }
 
@@ -209,7 +211,7 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   run.given = given;
   const TrainOptions first = parse_train_options(given);
   run.checkpoint = checkpoint_of(first, processes);
-  if (run.checkpoint) run.texts = run.checkpoint->options;
+  if (run.checkpoint) run.texts = taken_options(*run.checkpoint);
   for (const auto& [key, text] : given)
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
   if (run.checkpoint) drop_options_of_provider(run.texts, given, *run.checkpoint);

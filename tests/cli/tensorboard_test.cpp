@@ -89,10 +89,10 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   CHECK(texts.at("layer definition").starts_with("    [data]\n    type=data\n"));
   CHECK(texts.at("layer parameters").starts_with("    [conv1]\n    epsW=0.01\n"));
 
-  // From the checkpoint after four epochs again, in the same folder, which the checkpoint knows: as if
-  // nothing had come after it. Twice, which leaves no texts or points twice either.
+  // From the checkpoint after four epochs again, in the same folder: as if nothing had come after
+  // it. Twice, which leaves no texts or points twice either.
   for (int i = 0; i < 2; ++i) {
-    run_board({"--load-file", shop / "run/4.1.safetensors"});
+    run_board({"--load-file", shop / "run/4.1.safetensors", "--tensorboard", shop / "board"});
     CHECK(curves(shop / "board") == all);
     std::map<std::pair<std::string, std::int64_t>, int> times;
     for (const Event& event : test::read_folder(shop / "board")) ++times[{event.tag, event.step}];
@@ -105,7 +105,7 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   // A run that is stopped and goes on has the curves of one that was not.
   run_board(run +
             Args{"--save-file", shop / "parts", "--tensorboard", shop / "parts board", "--epochs", "2"});
-  run_board({"--load-file", shop / "parts", "--epochs", "6"});
+  run_board({"--load-file", shop / "parts", "--epochs", "6", "--tensorboard", shop / "parts board"});
   CHECK(curves(shop / "parts board") == all);
 
   // An empty value takes back what the checkpoint says.
@@ -118,7 +118,7 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(shop / "board"), {}); };
   const auto before = files();
   run_board({"--load-file", shop / "run", "--test-only", "1"});
-  run_board({"--load-file", shop / "run"});
+  run_board({"--load-file", shop / "run", "--tensorboard", shop / "board"});
   CHECK(files() == before);
 }
 
@@ -147,11 +147,12 @@ TEST_CASE("curves of another run are not written over") {
   // The same run goes on, also from another place, and a branch of it may take over once its folder is gone.
   run_board(run + Args{"--save-file", shop / "one", "--epochs", "3"});
   std::filesystem::rename(shop / "one", shop / "moved");
-  run_board({"--load-file", shop / "moved", "--epochs", "4"});
+  run_board({"--load-file", shop / "moved", "--epochs", "4", "--tensorboard", board});
   std::filesystem::rename(shop / "moved", shop / "again");
   const Args branch = {"--load-file", shop / "again/2.1.safetensors", "--save-file", shop / "branch"};
   run_board(branch + Args{"--tensorboard", board, "--epochs", "3"});
-  refused({"--load-file", shop / "again", "--epochs", "5"}, board, has_curves_of(shop / "branch"));
+  refused({"--load-file", shop / "again", "--epochs", "5", "--tensorboard", board}, board,
+          has_curves_of(shop / "branch"));
   run_board({"--load-file", shop / "again", "--epochs", "5", "--tensorboard", shop / "another board"});
 
   // A run that was killed before its first checkpoint begins again.
@@ -184,14 +185,13 @@ TEST_CASE("a branch does not write into the curves of the run that it comes from
   // The checkpoint's --tensorboard is not taken over, nor is it saved in the branch's checkpoints.
   const Outcome bare = run_program(branch + Args{"--epochs", "4"});
   CHECK(bare.code == 0);
-  CHECK(bare.err.find("warning: --tensorboard " + board + " has the curves of the run in " + first +
-                      "; this run writes none") != std::string::npos);
-  CHECK(run_program({"--load-file", shop / "branch", "--epochs", "5"}).err.empty());
+  CHECK(bare.out.find("The curves in " + board + " are not gone on with") != std::string::npos);
+  CHECK(run_program({"--load-file", shop / "branch", "--epochs", "5"}).out.find(board) == std::string::npos);
   CHECK(curves(board) == all);
   CHECK(read_file(board + "/convnet-run.txt") == first + "\n");
 
-  // There is nothing to warn of where the run itself goes on, and where the branch has its own folder.
-  CHECK(run_program({"--load-file", first, "--save-file", first + "/", "--epochs", "4"}).err.empty());
+  // The run itself goes on with its curves, and the branch may have its own folder.
+  run_board({"--load-file", first, "--save-file", first + "/", "--epochs", "4", "--tensorboard", board});
   CHECK(curves(board).at("logprob/-log p (train)").size() == 4);
   const Args other = {"--load-file", first + "/2.1.safetensors", "--save-file", shop / "other"};
   CHECK(run_program(other + Args{"--tensorboard", shop / "other board", "--epochs", "4"}).err.empty());

@@ -129,7 +129,7 @@ def main():
         check_others(folder / "whole board", net, parameters, [1])
 
         # From an older checkpoint again: what came after it is there once.
-        run([program, "--load-file", str(folder / "whole" / "2.2.safetensors")])
+        run([program, "--load-file", str(folder / "whole" / "2.2.safetensors"), "--tensorboard", str(folder / "whole board")])
         assert series(folder / "whole board") == whole
         check_others(folder / "whole board", net, parameters, [1, 4 * STEPS_PER_BATCH + 1])
 
