@@ -66,17 +66,22 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   return 0;
 }
 
-/// Prints an error on stderr and returns its exit code. An error without text has been reported by another
-/// process.
+/// Prints an error on stderr and returns its exit code. In a run of several processes, an error without text
+/// has been reported by another process.
 int fail(const std::string& what, int code) {
   std::fflush(stdout);
-  if (!what.empty()) fmt::print(stderr, "{}\n", what);
+  if (!what.empty())
+    fmt::print(stderr, "{}\n", what);
+  else if (convnet::launched_processes() <= 1)
+    fmt::print(stderr, "convnet failed, and the error has no text; this is an error in convnet itself\n");
   return code;
 }
 
-int run(const std::vector<std::string>& args, convnet::StandardStreams& streams) {
+/// Returns what `act` returns, or prints its exception and returns the exit code for that.
+template <class Act>
+int code_of(const Act& act) {
   try {
-    return dispatch(args, streams);
+    return act();
   } catch (const convnet::InputError& e) {
     return fail(e.what(), 2);
   } catch (const convnet::DeviceError& e) {
@@ -93,7 +98,7 @@ int run(const std::vector<std::string>& args, convnet::StandardStreams& streams)
 
 int run_with_streams(const std::vector<std::string>& args) {
   convnet::StandardStreams streams;
-  const int code = run(args, streams);
+  const int code = code_of([&] { return dispatch(args, streams); });
   std::fflush(stdout);
   // A closed pipe is no error: its reader has read enough.
   if (code != 0 || streams.error() == 0 || streams.closed()) return code;
@@ -103,13 +108,11 @@ int run_with_streams(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  convnet::limit_spinning(argv);
-  // A write that fails says so, which is better than a signal: files and training are saved then.
-  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  convnet::remove_temporaries_at_end_signals();
-  try {
+  return code_of([&] {
+    convnet::limit_spinning(argv);
+    // A write that fails says so, which is better than a signal: files and training are saved then.
+    for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+    convnet::remove_temporaries_at_end_signals();
     return run_with_streams({argv + 1, argv + argc});
-  } catch (const convnet::DeviceError& e) {
-    return fail(e.what(), 3);  // before there are streams
-  }
+  });
 }

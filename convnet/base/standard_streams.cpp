@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <string>
+#include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "convnet/base/error.h"
@@ -18,7 +20,7 @@ namespace {
 bool is_unwanted(char c) { return is_control(c) && c != '\n' && c != '\t'; }
 
 /// Writes the text. Returns the errno of the failure; 0 if everything was written.
-int write_all(int descriptor, const std::string& text) {
+int write_all(int descriptor, std::string_view text) noexcept {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
     if (count > 0) done += static_cast<std::size_t>(count);
@@ -60,15 +62,18 @@ StandardStreams::~StandardStreams() {
 void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, int buffering) {
   by.descriptor = descriptor;
   by.terminal = is_terminal(descriptor);
-  const auto write = [](void* cookie, const char* bytes, std::size_t count) {
+  // C code calls it, which no exception may cross: it takes no memory.
+  const auto write = [](void* cookie, const char* bytes, std::size_t count) noexcept {
     auto& to = *static_cast<Stream*>(cookie);
-    if (to.silent) return static_cast<ssize_t>(count);
-    std::string text(bytes, count);
-    std::replace_if(text.begin(), text.end(), is_unwanted, '?');
-    // A full disk may have room again later; the first error is the one to tell.
-    int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
-    if (error == EIO && to.terminal) error = EPIPE;  // the terminal was closed
-    if (to.error == 0) to.error = error;
+    std::array<char, BUFSIZ> text{};
+    for (std::size_t done = 0; done < count && !to.silent; done += text.size()) {
+      const std::size_t size = std::min(text.size(), count - done);
+      std::replace_copy_if(bytes + done, bytes + done + size, text.begin(), is_unwanted, '?');
+      // A full disk may have room again later; the first error is the one to tell.
+      int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, {text.data(), size});
+      if (error == EIO && to.terminal) error = EPIPE;  // the terminal was closed
+      if (to.error == 0) to.error = error;
+    }
     return static_cast<ssize_t>(count);
   };
   by.file = fopencookie(&by, "w", {nullptr, write, nullptr, nullptr});
