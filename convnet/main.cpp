@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/base/printable.h"
 #include "convnet/base/spinning.h"
 #include "convnet/base/standard_streams.h"
 #include "convnet/cli/commands.h"
@@ -51,8 +53,11 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   if (command == nullptr) {
     std::vector<std::string> names;
     for (const convnet::Command& known : convnet::commands()) names.emplace_back(known.name);
+    std::string otherwise = "the commands are " + convnet::join(names);
+    if (std::error_code none; std::filesystem::exists(name, none))
+      otherwise = "to train on a data set, type: convnet train " + convnet::shell_word(name) + " ...";
     throw convnet::InputError("unknown command '" + name + "'" +
-                              convnet::did_you_mean(name, names, "the commands are " + convnet::join(names)));
+                              convnet::did_you_mean(name, names, otherwise));
   }
   if (wants_help) {
     if (!named) fmt::print("{}\n", convnet::usage_text());

@@ -410,8 +410,8 @@ class CifarProvider final : public StoredProvider {
   void check_range(const BatchRange& range, const std::string& option) const override {
     for (int batch = range.first; batch <= range.last; ++batch)
       if (!set_.batches.contains(batch))
-        throw InputError(fmt::format("{} {}: batch {} is not in {}; it has {}", option, range.str(), batch,
-                                     set_.folder, batches_text(set_.numbers())));
+        throw InputError(fmt::format("{} {}: batch {} is not in {}; its batch numbers: {}", option,
+                                     range.str(), batch, set_.folder, batches_text(set_.numbers())));
   }
 
   std::optional<BatchSplit> split() const override {
@@ -464,7 +464,7 @@ class CifarProvider final : public StoredProvider {
   const BatchSource& source_of(int batch) const {
     const auto found = set_.batches.find(batch);
     if (found == set_.batches.end())
-      throw InputError(fmt::format("{}: there is no batch {}; it has {}", set_.folder, batch,
+      throw InputError(fmt::format("{}: there is no batch {}; its batch numbers: {}", set_.folder, batch,
                                    batches_text(set_.numbers())));
     return found->second;
   }

@@ -88,8 +88,10 @@ class CroppedProvider final : public StoredProvider {
     to_ = from_;
     if (options.inner_size > 0) to_.height = to_.width = options.inner_size;
     if (to_.height > from_.height || to_.width > from_.width)
-      throw InputError(fmt::format("--inner-size {}: the images are {} (channels x height x width)",
-                                   options.inner_size, to_string(dims)));
+      throw InputError(
+          fmt::format("--inner-size {}: the images are {} (channels x height x width), and a crop can be at "
+                      "most {}",
+                      options.inner_size, to_string(dims), std::min(dims[1], dims[2])));
     if (places_crops()) matrices_[0].whole = matrices_[0].stored = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
     if (options.pixel_std) matrices_[0].stored_type = std::exchange(matrices_[0].type, DataType::f32);

@@ -20,6 +20,11 @@ namespace {
 /// The largest ratio of an image's sides.
 constexpr int kMostAspect = 1000;
 
+/// Returns the encoded image.
+std::string bytes_of(const FileImage& image) {
+  return image.bytes ? *image.bytes : read_whole_file(image.file);
+}
+
 class FileSource final : public ImageSource {
  public:
   /// `cropped` says that the net sees only a part of each image.
@@ -35,8 +40,8 @@ class FileSource final : public ImageSource {
   std::string contents() const override { return "batch 1"; }
   std::int64_t images_in(int) const override { return static_cast<std::int64_t>(files_.size()); }
   EncodedImage read(int, std::int64_t image) const override {
-    const std::string& file = files_[static_cast<std::size_t>(image)].file;
-    return {file, read_whole_file(file), {0}};
+    const FileImage& file = files_[static_cast<std::size_t>(image)];
+    return {file.file, bytes_of(file), {0}};
   }
 
  private:
@@ -114,18 +119,18 @@ class StoredFiles final : public StoredProvider {
       if (image.array)
         std::ranges::copy(image.array->numbers(image.record, 1), to);
       else
-        write(image.file, to);
+        write(image, to);
       to += matrices_[0].image_bytes();
     }
     return batch;
   }
 
  private:
-  void write(const std::string& file, std::byte* to) const {
+  void write(const FileImage& file, std::byte* to) const {
     const Dims& dims = matrices_[0].dims;
     const int height = static_cast<int>(dims[1]), width = static_cast<int>(dims[2]);
-    const DecodedImage image = decode_image(read_whole_file(file), file);
-    check_aspect(image, file, kMostAspect);
+    const DecodedImage image = decode_image(bytes_of(file), file.file);
+    check_aspect(image, file.file, kMostAspect);
     // The image is scaled until it covers the size. What is too long is cut off at both ends.
     const double scale =
         std::max(static_cast<double>(height) / image.height, static_cast<double>(width) / image.width);
@@ -163,6 +168,11 @@ std::vector<FileImage> images_in_file(const std::string& file, const LikeSet& li
   std::vector<FileImage> images;
   for (std::int64_t record = 0; record < array->records(); ++record) images.push_back({file, array, record});
   return images;
+}
+
+FileImage image_in_bytes(const std::string& name, std::string bytes, const LikeSet& like) {
+  check_takes_images(name, like);
+  return {name, nullptr, 0, std::make_shared<const std::string>(std::move(bytes))};
 }
 
 std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, const LikeSet& like,

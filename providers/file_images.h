@@ -18,11 +18,12 @@ struct LikeSet {
   bool has_mean = false;             ///< its mean image is subtracted
 };
 
-/// An image: a file (JPEG, PNG, BMP or WebP), or a record of an array.
+/// An image: a file (JPEG, PNG, BMP or WebP), its bytes, or a record of an array.
 struct FileImage {
-  std::string file;
-  std::shared_ptr<const NpyArray> array = nullptr;  ///< the open array `file`; null: the file is an image
-  std::int64_t record = 0;                          ///< index of the image in the array
+  std::string file;                                    ///< name
+  std::shared_ptr<const NpyArray> array = nullptr;     ///< the open array `file`; null: the file is an image
+  std::int64_t record = 0;                             ///< index of the image in the array
+  std::shared_ptr<const std::string> bytes = nullptr;  ///< what the file holds; null: it is read when needed
 
   /// Returns the file's name, with the index of a record: "x.npy[3]".
   std::string name() const;
@@ -33,6 +34,10 @@ struct FileImage {
 /// another kind: for an array, those of provider "image", or of another size or type; for an image, numbers
 /// of float32 or anything else without one or three channels.
 std::vector<FileImage> images_in_file(const std::string& file, const LikeSet& like);
+
+/// Returns the image that a file consists of, whose bytes were read already. Throws InputError as
+/// images_in_file() does; `name` stands for the file in messages.
+FileImage image_in_bytes(const std::string& name, std::string bytes, const LikeSet& like);
 
 /// Makes a provider with one batch, number 1: the images, which images_in_file() has found for the same data
 /// set, in this order, all with label 0. For a data set of provider "image", they are scaled and cropped as

@@ -67,6 +67,9 @@ std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions
   return matrices;
 }
 
+/// Returns the usual size of images for crops of this side: 256 for 224.
+int size_around(int inner_size) { return (inner_size * 8 + 3) / 7; }
+
 int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
   if (info.image_size > 0 && options.image_size > 0 && options.image_size != info.image_size)
     throw InputError(
@@ -76,11 +79,17 @@ int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
   constexpr int usual = 256;
   const int size = options.image_size > 0   ? options.image_size
                    : info.image_size > 0    ? info.image_size
-                   : options.inner_size > 0 ? (options.inner_size * 8 + 3) / 7
+                   : options.inner_size > 0 ? size_around(options.inner_size)
                                             : usual;
   if (options.inner_size > size)
-    throw InputError(fmt::format("--inner-size {}: the images are of size {} (their shorter side)",
-                                 options.inner_size, size));
+    throw InputError(fmt::format(
+        "--inner-size {}: the images are of size {} (their shorter side), and a crop can be at most that; {}",
+        options.inner_size, size,
+        options.image_size > 0
+            ? fmt::format("without --image-size, or with --image-size {}, they are larger",
+                          size_around(options.inner_size))
+            : fmt::format("'convnet make-data --size {}' makes larger ones of the original photos",
+                          size_around(options.inner_size))));
   return size;
 }
 
@@ -118,10 +127,11 @@ class ImageProvider final : public Provider {
   void check_range(const BatchRange& range, const std::string& option) const override {
     for (int batch = range.first; batch <= range.last; ++batch)
       if (!source_->has(batch))
-        throw InputError(fmt::format("{} {}: batch {} is not in {}; it has {}", option, range.str(), batch,
-                                     path_, source_->contents()));
+        throw InputError(fmt::format("{} {}: batch {} is not in {}; its batch numbers: {}", option,
+                                     range.str(), batch, path_, source_->contents()));
   }
 
+  bool reads_files() const override { return source_->any_order(); }
   std::optional<BatchSplit> split() const override { return source_->split(); }
   std::string image_name(int batch, std::int64_t image) const override {
     {

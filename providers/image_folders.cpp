@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
@@ -77,19 +77,15 @@ class DealtImages : public ImageSource {
     return (batch - parts_[part].batches.first) * dealt_batch_images;
   }
 
-  /// Makes a second part. Which images are in it does not change where others are added.
+  /// Makes a second part.
   void hold_out_tenth() {
-    constexpr std::uint64_t kShare = 10;
-    std::vector<DealtImage>& all = images_[0];
-    if (all.size() < 2)
-      throw InputError(parts_[0].folder + ": there is one image, and none is left to test with");
-    auto held = std::stable_partition(all.begin(), all.end(),
-                                      [](const DealtImage& image) { return image.order % kShare != 0; });
-    // If there are few images, the hash may put all of them into one part.
-    held = std::clamp(held, all.begin() + 1, all.end() - 1);
-    std::vector<DealtImage> tests(std::make_move_iterator(held), std::make_move_iterator(all.end()));
-    all.erase(held, all.end());
-    images_.push_back(std::move(tests));
+    std::vector<std::string> names;
+    for (const DealtImage& image : images_[0]) names.push_back(image.image.name);
+    const std::vector<bool> held_out = choose_held_out(parts_[0].folder, names);
+    std::vector<DealtImage> training, tests;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      (held_out[i] ? tests : training).push_back(std::move(images_[0][i]));
+    images_ = {std::move(training), std::move(tests)};
     parts_[0].name = "train";
     parts_.push_back({"held out", parts_[0].folder, {}});
     held_out_ = true;

@@ -11,8 +11,10 @@
 #include <span>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 #include "convnet/base/printable.h"
 
 namespace convnet {
@@ -250,6 +252,22 @@ std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) 
     shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
   }
   return shard;
+}
+
+std::vector<bool> choose_held_out(const std::string& folder, const std::vector<std::string>& names) {
+  constexpr std::uint64_t kShare = 10;
+  if (names.size() < 2) throw InputError(folder + ": there is one image, and none is left to test with");
+  std::vector<std::pair<std::uint64_t, std::string>> order;
+  std::vector<bool> held_out;
+  for (const std::string& name : names) {
+    order.emplace_back(philox_key(0, name), name);
+    held_out.push_back(order.back().first % kShare == 0);
+  }
+  const auto [first, last] = std::minmax_element(order.begin(), order.end());
+  const auto count = std::count(held_out.begin(), held_out.end(), true);
+  if (count == 0) held_out[static_cast<std::size_t>(last - order.begin())] = true;
+  if (count == std::ssize(names)) held_out[static_cast<std::size_t>(first - order.begin())] = false;
+  return held_out;
 }
 
 std::vector<std::string> read_class_names(const std::string& folder) {

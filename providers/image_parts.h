@@ -68,6 +68,12 @@ std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t chann
 
 constexpr std::int64_t max_classes = 1'000'000;
 
+/// Returns for each of the images of a data set, by their names, whether it is held out for tests: a tenth,
+/// by a hash of the name, so that no image's part depends on the others. If there are few images, the hash
+/// may choose all or none; then one is left in the smaller part. Throws InputError if there are fewer than
+/// two images in `folder`.
+std::vector<bool> choose_held_out(const std::string& folder, const std::vector<std::string>& names);
+
 /// Returns the members of a tar that are named like images, without hidden ones.
 std::vector<TarMember> image_members(const InputFile& tar);
 

@@ -215,6 +215,18 @@ LabelledImages find_labelled_images(const std::vector<std::string>& shards) {
   return found;
 }
 
+bool hold_out_tenth(LabelledImages& images, const std::string& folder) {
+  if (!images.validation.empty()) return false;
+  std::vector<std::string> names;
+  for (const LabelledImage& image : images.training) names.push_back(image.name);
+  const std::vector<bool> held_out = choose_held_out(folder, names);
+  std::vector<LabelledImage> training;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    (held_out[i] ? images.validation : training).push_back(std::move(images.training[i]));
+  images.training = std::move(training);
+  return true;
+}
+
 LabelledImages find_photos(const std::string& folder, const std::string& table) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw InputError(folder + ": no such folder");

@@ -43,6 +43,10 @@ LabelledImages find_labelled_images(const std::string& folder);
 /// Lists the images in tar shards, all for training.
 LabelledImages find_labelled_images(const std::vector<std::string>& shards);
 
+/// Makes validation images of a tenth of the training images (choose_held_out()) if there are no others.
+/// Returns whether it did. Throws InputError if there is only one image.
+bool hold_out_tenth(LabelledImages& images, const std::string& folder);
+
 /// Lists the photos that lie in `folder` at any depth, or in the tars in it. Their classes stand in the CSV
 /// file `table` (label_table.h). Photos below a folder `train` (or with another name for it) are for training
 /// and those below `val` for validation; without such folders all are for training. Photos without a row are

@@ -150,9 +150,9 @@ class MnistProvider final : public StoredProvider {
     const bool one = missing.size() == 1 && missing[0].count() == 1;
     const std::string which =
         missing.size() == 1 ? missing[0].str() : missing[0].str() + " and " + missing[1].str();
-    throw InputError(fmt::format("{} {}: {} {} {} not in {}; it has 1-{} (training {}, test {})", option,
-                                 range.str(), one ? "batch" : "batches", which, one ? "is" : "are", folder_,
-                                 last, train_.batches().str(), test_.batches().str()));
+    throw InputError(fmt::format("{} {}: {} {} {} not in {}; its batch numbers: 1-{} (training {}, test {})",
+                                 option, range.str(), one ? "batch" : "batches", which, one ? "is" : "are",
+                                 folder_, last, train_.batches().str(), test_.batches().str()));
   }
 
   std::optional<BatchSplit> split() const override { return BatchSplit{train_.batches(), test_.batches()}; }
@@ -182,8 +182,8 @@ class MnistProvider final : public StoredProvider {
   const Half& half_of(int batch) const {
     if (train_.batches().holds(batch)) return train_;
     if (test_.batches().holds(batch)) return test_;
-    throw InputError(
-        fmt::format("{}: there is no batch {}; it has 1-{}", folder_, batch, test_.batches().last));
+    throw InputError(fmt::format("{}: there is no batch {}; its batch numbers: 1-{}", folder_, batch,
+                                 test_.batches().last));
   }
 
   std::string folder_;

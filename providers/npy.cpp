@@ -183,7 +183,8 @@ class NpyProvider final : public StoredProvider {
   std::size_t part_of(int batch) const {
     for (std::size_t i = 0; i < parts_.size(); ++i)
       if (parts_[i].batches.holds(batch)) return i;
-    throw InputError(fmt::format("{}: there is no batch {}; it has {}", path_, batch, parts_text(parts_)));
+    throw InputError(
+        fmt::format("{}: there is no batch {}; its batch numbers: {}", path_, batch, parts_text(parts_)));
   }
   std::int64_t first_of(std::size_t part, int batch) const {
     return std::int64_t{batch - parts_[part].batches.first} * kImagesPerBatch;

@@ -182,6 +182,9 @@ class Provider {
   virtual const std::vector<MatrixInfo>& matrices() const = 0;
   /// Throws InputError naming `option` and the available batches if a batch of `range` does not exist.
   virtual void check_range(const BatchRange& range, const std::string& option) const = 0;
+  /// Returns whether the images are files as users have them, in folders or tars, and not batches of
+  /// cuda-convnet2 or of another program.
+  virtual bool reads_files() const { return false; }
   /// Returns the batches of the data set; nullopt if they are not known.
   virtual std::optional<BatchSplit> split() const { return std::nullopt; }
   /// Returns the number of images in a batch, without reading image data. If the number is known only after

@@ -36,43 +36,33 @@ struct OtherName {
   std::string_view other, here;
 };
 
-constexpr auto kOtherNames =
-    std::to_array<OtherName>({// Commands and options of cuda-convnet and cuda-convnet2.
-                              {"shownet", "show"},
-                              {"shownet.py", "show"},
-                              {"convnet.py", "train"},
-                              {"make-data.py", "make-data"},
-                              {"-f", "--load-file"},
-                              {"--src-dir", "--src"},
-                              {"--tgt-dir", "--dst"},
-                              // Options of other programs.
-                              {"--batch-size", "--mini"},
-                              {"--batch", "--mini"},
-                              {"--minibatch", "--mini"},
-                              {"--resume", "--load-file"},
-                              {"--checkpoint", "--load-file"},
-                              {"--num-epochs", "--epochs"},
-                              {"--max-epochs", "--epochs"},
-                              // Keys of layers.
-                              {"lr", "epsW"},
-                              {"learning_rate", "epsW"},
-                              {"momentum", "momW"},
-                              {"weight_decay", "wc"},
-                              {"kernelSize", "filterSize"},
-                              {"kernel_size", "filterSize"},
-                              {"num_output", "outputs"},
-                              {"out_channels", "filters"},
-                              {"pad", "padding"},
-                              // Values.
-                              {"swish", "silu"},
-                              {"hardswish", "hswish"},
-                              {"hard_swish", "hswish"},
-                              {"hardsigmoid", "hsigmoid"},
-                              {"hard_sigmoid", "hsigmoid"},
-                              {"fp16", "bf16"},
-                              {"float16", "bf16"},
-                              {"half", "bf16"},
-                              {"float32", "fp32"}});
+constexpr auto kOtherNames = std::to_array<OtherName>({// Commands of cuda-convnet and cuda-convnet2.
+                                                       {"shownet", "show"},
+                                                       {"shownet.py", "show"},
+                                                       {"convnet.py", "train"},
+                                                       {"make-data.py", "make-data"},
+                                                       // Keys of layers.
+                                                       {"lr", "epsW"},
+                                                       {"learning_rate", "epsW"},
+                                                       {"momentum", "momW"},
+                                                       {"weight_decay", "wc"},
+                                                       {"kernelSize", "filterSize"},
+                                                       {"kernel_size", "filterSize"},
+                                                       {"num_output", "outputs"},
+                                                       {"out_channels", "filters"},
+                                                       {"pad", "padding"},
+                                                       // Values.
+                                                       {"swish", "silu"},
+                                                       {"hardswish", "hswish"},
+                                                       {"hard_swish", "hswish"},
+                                                       {"hardsigmoid", "hsigmoid"},
+                                                       {"hard_sigmoid", "hsigmoid"},
+                                                       {"fp16", "bf16"},
+                                                       {"float16", "bf16"},
+                                                       {"half", "bf16"},
+                                                       {"gpu", "cuda"},
+                                                       {"gpus", "cuda"},
+                                                       {"float32", "fp32"}});
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
 namespace convnet {
 namespace {
@@ -50,6 +52,21 @@ std::string excerpt(std::string_view text) {
     out += "...";
   }
   return "'" + replace_controls(out, ' ') + "'";
+}
+
+std::string shell_word(const std::string& path) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("_./=:,+@%-", c) != nullptr;
+  };
+  if (!path.empty() && std::all_of(path.begin(), path.end(), plain)) return path;
+  std::string word = "'";
+  for (const char c : path) {
+    if (c == '\'')
+      word += "'\\''";
+    else
+      word += c;
+  }
+  return word + "'";
 }
 
 }  // namespace convnet

@@ -24,4 +24,7 @@ std::string printable(std::string_view text, std::size_t most = 60);
 /// bytes.
 std::string excerpt(std::string_view text);
 
+/// Returns a path as a word of a shell's command line, in quotes if it needs them.
+std::string shell_word(const std::string& path);
+
 }  // namespace convnet

@@ -4,12 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <deque>
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
+#include "convnet/cli/arguments.h"
+#include "convnet/cli/foreign_options.h"
 #include "convnet/train/options.h"
 
 namespace convnet {
@@ -73,28 +73,7 @@ std::string command_with(const std::string& name) {
 
 /// Ends the message about the unknown option `name`; the command takes those in `known`.
 std::string hint(const std::string& name, const std::vector<std::string>& known) {
-  struct Foreign {
-    const char *name, *beside, *hint;  ///< `beside`: an option of the commands that take this advice
-  };
-  constexpr const char* kRates = "learning rates are keys of the parameter file: epsW and epsB of each layer";
-  constexpr const char* kMomentum = "momentum is a key of the parameter file: momW and momB of each layer";
-  constexpr const char* kDecay = "weight decay is a key of the parameter file: wc of each layer";
-  constexpr std::array<Foreign, 6> kForeign = {{
-      {"--crop-border", "--inner-size", "use --inner-size, the images' side less twice the border"},
-      {"--lr", "--layer-params", kRates},
-      {"--learning-rate", "--layer-params", kRates},
-      {"--momentum", "--layer-params", kMomentum},
-      {"--weight-decay", "--layer-params", kDecay},
-      {"--wd", "--layer-params", kDecay},
-  }};
-  const auto has = [&](const char* option) {
-    return std::find(known.begin(), known.end(), option) != known.end();
-  };
-  for (const Foreign& foreign : kForeign) {
-    if (name == foreign.name && has(foreign.beside)) return std::string("; ") + foreign.hint;
-  }
-  if (const std::string other = usual_name(name, known); !other.empty())
-    return "; did you mean '" + other + "'?";
+  if (const std::string foreign = foreign_option_hint(name, known); !foreign.empty()) return "; " + foreign;
   if (const std::string command = command_with(name); !command.empty())
     return "; it is an option of 'convnet " + command + "'";
   return did_you_mean(name, known, "--help lists what there is");
@@ -139,19 +118,16 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
-  std::deque<std::pair<std::string, std::string>> values;  // stable addresses: CLI11 writes into them
-  std::vector<std::pair<CLI::Option*, const std::pair<std::string, std::string>*>> options;
+  std::vector<std::pair<std::string, CLI::Option*>> options;  // by key
   std::vector<std::string> known;
   for (const OptionSpec& spec : taken) {
     known.push_back("--" + spec.param.key);
-    values.emplace_back(spec.param.key, "");
-    CLI::Option* option = app.add_option("--" + spec.param.key, values.back().second);
-    if (spec.repeats)
-      option->join(',');
-    else
-      option->take_last();
+    CLI::Option* option = app.add_option("--" + spec.param.key);
+    // CLI11's own way to join values splits them at commas first.
+    option->multi_option_policy(spec.repeats ? CLI::MultiOptionPolicy::TakeAll
+                                             : CLI::MultiOptionPolicy::TakeLast);
     if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
-    options.emplace_back(option, &values.back());
+    options.emplace_back(spec.param.key, option);
   }
   check_values(taken, args);
   try {
@@ -174,21 +150,23 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
   const std::vector<std::string> extras = app.remaining();
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const std::string name = extras[i].substr(0, extras[i].find('='));
-    wrong.push_back((is_option(name) ? "unknown option '" : "unexpected argument '") + name + "'" +
-                    hint(name, known));
+    wrong.push_back(is_option(name)
+                        ? "unknown option '" + name + "'" + hint(name, known)
+                        : "unexpected argument '" + extras[i] + "'; " + argument_hint(extras[i], known));
     const bool takes_next = is_option(name) && name == extras[i] && i + 1 < extras.size();
     if (takes_next && may_be_value(extras[i + 1])) ++i;
   }
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;
-  for (const auto& [option, value] : options) {
+  for (const auto& [key, option] : options) {
     if (option->count() == 0) continue;
+    const std::string value = join(option->reduced_results(), ",");
     // Checkpoints and reports hold options as JSON.
-    if (!is_utf8(value->second))
-      throw InputError("--" + value->first +
+    if (!is_utf8(value))
+      throw InputError("--" + key +
                        ": the value has a byte that is not UTF-8; rename the file or "
                        "folder, or name it by a link");
-    texts[value->first] = value->second;
+    texts[key] = value;
   }
   return texts;
 }
@@ -211,7 +189,7 @@ TrainingLine parse_training_line(const std::string& name, const std::vector<std:
   std::vector<OptionSpec> taken = command.options();
   taken.insert(taken.end(), unused.begin(), unused.end());
   TrainingLine line;
-  line.used = line.training = parse_command_line(taken, args);
+  line.used = line.training = parse_command_line(taken, with_data_set(taken, args));
   for (const OptionSpec& spec : command.options()) {
     if (spec.group == OptionGroup::output) line.training.erase(spec.param.key);
   }

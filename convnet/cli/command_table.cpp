@@ -17,10 +17,11 @@ void plain(const std::vector<std::string>& args, StandardStreams&) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train",
-       "--layer-def FILE --layer-params FILE --data-provider PROVIDER --save-file FOLDER "
+       "DATA-SET|--data-provider PROVIDER --layer-def FILE --layer-params FILE --save-file FOLDER "
        "[--data-path FOLDER --train-range A-B --test-range C-D] [options]",
-       "Trains a net; --load-file CHECKPOINT alone resumes.", Operands::none, train_command_options,
-       "convnet $NET --save-file run", InProcesses::all, train_command},
+       "Trains a net, on a folder of images or another data set; --load-file CHECKPOINT alone resumes.",
+       Operands::files, train_command_options, "convnet $NET --save-file run", InProcesses::all,
+       train_command},
       {"plan", "--layer-def FILE --layer-params FILE --data-provider PROVIDER [options]",
        "Prints shapes, memory and work of a net, without running it.", Operands::none, plan_command_options,
        "convnet plan $NET", InProcesses::refused, plain<plan_command>, true},
@@ -38,7 +39,7 @@ const std::vector<Command>& commands() {
        "Draws curves, filters and predictions as pictures or a page.", Operands::files, show_command_options,
        "convnet show run --html page.html", InProcesses::refused, plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]",
-       "Prints the classes of images (files, or arrays in .npy files), or the outputs of layers.",
+       "Prints the classes of images (files, stdin, or arrays in .npy files), or the outputs of layers.",
        Operands::files, predict_command_options, "convnet predict run photo.jpg", InProcesses::refused,
        plain<predict_command>},
       {"export", "CHECKPOINT FILE.onnx|FILE.safetensors [--output LAYER,...]",

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -23,7 +24,7 @@ struct MakeDataCommandOptions {
   static constexpr OptionGroup group = OptionGroup::data;
   std::string src, dst;
   int size = 256, batch_size = 3072;
-  bool crop_to_square = true;
+  bool crop_to_square = true, hold_out = true;
   DataOptions data;
   DeviceOptions devices;
   StepOptions step;
@@ -57,6 +58,11 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
                               .max = 1 << 24,
                               .unit = "images",
                               .doc = "images of a batch"}),
+              unsaved_option(
+                  "hold-out", &MakeDataCommandOptions::hold_out,
+                  {.fallback = "1",
+                   .doc = "of images without a folder for tests, make a tenth validation images, chosen by a "
+                          "hash of their names; 0: all are training images"}),
           })
           .add(&MakeDataCommandOptions::data, data_options().only({"labels", "skip-bad-images"}))
           .add(&MakeDataCommandOptions::devices, device_options().only({"threads"}))
@@ -113,6 +119,30 @@ std::string range_text(int first, int count) {
   return count == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + count - 1);
 }
 
+/// Holds a tenth of the images out if none are for validation. Returns whether it did.
+bool hold_out(LabelledImages& images, const std::string& src) {
+  try {
+    return hold_out_tenth(images, src);
+  } catch (const InputError& e) {
+    throw InputError(std::string(e.what()) + "; --hold-out 0 makes it a training image");
+  }
+}
+
+/// Returns what to type to train on the data set.
+std::string next_steps(const std::string& folder, const MakeDataResult& made) {
+  std::string text = fmt::format(
+      "train on it: convnet train {} --layer-def NET.cfg --layer-params NET-params.cfg --epochs 90 "
+      "--test-freq 0 --test-one 0 --save-file RUN\n",
+      shell_word(folder));
+  if (made.validation_batches == 0 && made.training_batches == 1)
+    text += fmt::format(
+        "             it has one batch, and none to test with: --hold-out 1, or a --batch-size of at most "
+        "{}, "
+        "makes one\n",
+        std::max<std::int64_t>(1, made.training_images / 2));
+  return text;
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& make_data_command_options() { return options_of_make_data().specs(); }
@@ -122,15 +152,17 @@ void make_data_command(const std::vector<std::string>& args) {
   const MakeDataCommandOptions options = options_of_make_data().parse(texts);
   require_options(texts, {"src", "dst"}, "");
   refuse_inside(options.dst, options.src);
-  const LabelledImages images = find_images(options.src, options.data.labels);
+  LabelledImages images = find_images(options.src, options.data.labels);
+  MakeDataOptions make;
+  make.held_out = options.hold_out && hold_out(images, options.src);
   for (const std::string& warning :
        {too_many_threads(options.devices.threads), left_out_text(images.left_out)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  fmt::print("{}: {} training images, {} validation images, {} classes\n", options.src,
-             images.training.size(), images.validation.size(), images.class_names.size());
+  fmt::print("{}: {} training images, {} validation images{}, {} classes\n", options.src,
+             images.training.size(), images.validation.size(),
+             make.held_out ? " (a tenth, held out by a hash of their names)" : "", images.class_names.size());
   std::fflush(stdout);
 
-  MakeDataOptions make;
   make.folder = options.dst;
   make.size = options.size;
   make.crop_to_square = options.crop_to_square;
@@ -159,7 +191,7 @@ void make_data_command(const std::vector<std::string>& args) {
   if (made.validation_batches > 0)
     fmt::print(", {} validation images (--test-range {})", made.validation_images,
                range_text(made.first_validation_batch, made.validation_batches));
-  fmt::print("\n");
+  fmt::print("\n{}", next_steps(options.dst, made));
   std::fflush(stdout);
   if (made.bad_images.empty()) return;
   fmt::print(stderr, "{} images were left out:\n", made.bad_images.size());

@@ -2,26 +2,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iostream>
 
 #include "convnet/base/error.h"
-#include "convnet/base/file.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/predict_inputs.h"
 #include "convnet/cli/prediction_printer.h"
 #include "convnet/cli/trained_net.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
-#include "providers/image_parts.h"
+#include "providers/file_images.h"
 
 namespace convnet {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct PredictOptions {
   static constexpr OptionGroup group = OptionGroup::output;
@@ -62,89 +58,6 @@ const OptionTable<PredictOptions>& options_of_predict() {
           .add(&PredictOptions::run,
                run_options().only({"multiview-test", "mini", "gpu", "device", "threads", "precision"}));
   return table;
-}
-
-/// The images to classify, and why others that were named are left out.
-struct NamedImages {
-  std::vector<FileImage> images;
-  std::vector<Prediction> left_out;
-};
-
-/// Returns what a folder without files of images has instead, and what to type for that with a net that was
-/// trained on `like`; "" if it has nothing that is known.
-std::string hint_of_data_set(const std::string& folder, const LikeSet& like) {
-  if (const std::vector<std::string> providers = providers_that_read(folder); !providers.empty())
-    return fmt::format(
-        ", but a data set: 'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider {} --data-path "
-        "{} --test-range BATCHES' writes the probabilities of its images",
-        providers[0], folder);
-  std::error_code error;
-  const bool takes_arrays = like.provider != "image";
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (takes_arrays && entry.path().extension() == ".npy")
-      return ", but an array: " + entry.path().string() + " in place of the folder takes the images in it";
-  }
-  return "";
-}
-
-/// Returns the images in a folder, for a net that was trained on `like`. Warns of what the folder has
-/// besides.
-std::vector<std::string> image_files_in(const std::string& folder, const LikeSet& like) {
-  auto [found, left_out] = image_files_below(folder);
-  if (const std::string warning = left_out_text(left_out); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
-  if (found.empty())
-    throw InputError(fmt::format("{}: there is no image in this folder ({}){}", folder, kImageExtensions,
-                                 hint_of_data_set(folder, like)));
-  std::sort(found.begin(), found.end(), natural_less);
-  for (std::string& name : found) name = (fs::path(folder) / name).string();
-  return found;
-}
-
-/// Adds the images in a folder, or those in a file, for a net that was trained on `like`.
-void add_images(const std::string& path, const LikeSet& like, NamedImages& into) {
-  try {
-    check_name(path);
-    std::error_code none;
-    const bool is_folder = fs::is_directory(path, none);
-    for (const std::string& file : is_folder ? image_files_in(path, like) : std::vector<std::string>{path}) {
-      for (FileImage& image : images_in_file(file, like)) into.images.push_back(std::move(image));
-    }
-  } catch (const std::runtime_error& e) {  // InputError, RunError
-    into.left_out.push_back({path, e.what(), {}});
-  }
-}
-
-/// Adds the images in the files that lines of stdin name.
-void add_listed_images(const LikeSet& like, NamedImages& into) {
-  std::size_t names = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    // Lists that were made on Windows have lines that end with CR and LF.
-    std::error_code none;
-    if (line.ends_with('\r') && !fs::exists(line, none)) line.pop_back();
-    if (line.empty()) continue;
-    add_images(line, like, into);
-    ++names;
-  }
-  if (names == 0)
-    into.left_out.push_back(
-        {"-", "-: stdin is empty; it should have names of files or folders, a line each", {}});
-}
-
-/// Lists the images that arguments name: files, folders, and for "-" the lines of stdin. Throws InputError if
-/// there are none.
-NamedImages images_of(const std::vector<std::string>& named, const LikeSet& like) {
-  NamedImages found;
-  for (const std::string& name : named) {
-    if (name == "-")
-      add_listed_images(like, found);
-    else
-      add_images(name, like, found);
-  }
-  if (!found.images.empty()) return found;
-  std::vector<std::string> why;
-  for (const Prediction& p : found.left_out) why.push_back(p.error);
-  throw InputError(join(why, "\n"));
 }
 
 /// Throws InputError if a layer is computed from more than the images.
@@ -276,34 +189,32 @@ void predict_command(const std::vector<std::string>& args) {
   if (named.size() < 2)
     throw InputError(
         "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; a FILE is an image, or an array of "
-        "images (x.npy); - reads names of files, a line each");
+        "images (x.npy); - reads an image, or names of files, a line each, from stdin");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
   if (!asked.output.empty() && !asked.softmax.empty())
     throw InputError("--output and --softmax exclude each other");
   const TrainedNet trained = open_trained_net(named[0], given);
   warn_of_unknown_size(trained);
-  const auto [images, left_out] = images_of({named.begin() + 1, named.end()}, trained.set);
+  PredictInputs inputs({named.begin() + 1, named.end()}, trained.set);
   ImagePredictor predictor(trained, asked);
   if (given.contains("top") && predictor.answer().class_names.empty())
     throw InputError("--top is for the best classes, but what is printed are the numbers of " +
                      join(predictor.answer().layers));
-  std::vector<std::string> names;
-  for (const FileImage& image : images) names.push_back(image.name());
-  PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), names);
-  for (const Prediction& p : left_out) results.add(p);
+  PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), inputs.names());
   try {
     ProgressLine line("predict...", true, ProgressStream::err);
-    const std::size_t together = predictor.together();
-    for (std::size_t first = 0; first < images.size(); first += together) {
-      const std::size_t end = std::min(images.size(), first + together);
-      const auto from = images.begin();
-      const std::vector<Prediction> predictions = predictor.predict(
-          {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)});
+    std::int64_t done = 0;
+    while (true) {
+      const PredictInputs::Piece piece = inputs.next(predictor.together());
+      if (piece.empty()) break;
+      std::vector<Prediction> predictions = piece.left_out;
+      if (!piece.images.empty())
+        for (Prediction& p : predictor.predict(piece.images)) predictions.push_back(std::move(p));
       line.clear();
       for (const Prediction& p : predictions) results.add(p);
       std::fflush(stdout);
-      const auto done = static_cast<std::int64_t>(end);
-      line.show(done, static_cast<std::int64_t>(images.size()), done);
+      done += static_cast<std::int64_t>(piece.images.size());
+      line.show(done, done + static_cast<std::int64_t>(inputs.waiting()), done);
     }
   } catch (const std::exception& e) {
     results.fail(e.what());

@@ -35,9 +35,7 @@ PredictionPrinter::PredictionPrinter(ResultForm form, int top, const Answer& ans
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::string>& files, std::FILE* out)
     : form_(form), top_(static_cast<std::size_t>(top)), answer_(answer), out_(out) {
-  constexpr std::size_t kWidest = 60;
-  for (const std::string& file : files)
-    widest_ = std::max(widest_, std::min(kWidest, escape_controls(file).size()));
+  for (const std::string& file : files) align_to(file);
   if (form == ResultForm::csv) print_csv_header(sizes);
 }
 
@@ -70,7 +68,13 @@ void PredictionPrinter::fail(const std::string& error) {
   fmt::print(out_, ",\n  \"error\": {}\n}}\n", json_text(error));
 }
 
-void PredictionPrinter::print_line(const Prediction& p) const {
+void PredictionPrinter::align_to(const std::string& file) {
+  constexpr std::size_t kWidest = 60;
+  widest_ = std::max(widest_, std::min(kWidest, escape_controls(file).size()));
+}
+
+void PredictionPrinter::print_line(const Prediction& p) {
+  align_to(p.file);
   std::string line = fmt::format("{:<{}} ", escape_controls(p.file), widest_);
   if (prints_classes()) {
     for (const std::size_t c : best_outputs(p.outputs[0], top_))

@@ -25,8 +25,8 @@ enum class ResultForm { lines, csv, json };
 class PredictionPrinter {
  public:
   /// `top`: number of classes to print for an image. `sizes`: how many numbers each layer of `answer` has.
-  /// `files`: the names of all images that will come, which are aligned. Prints to `out`, which must stay
-  /// open. Keeps a reference to `answer`.
+  /// `files`: the names of the images that are known to come, which are aligned. Prints to `out`, which must
+  /// stay open. Keeps a reference to `answer`.
   PredictionPrinter(ResultForm form, int top, const Answer& answer, const std::vector<std::int64_t>& sizes,
                     const std::vector<std::string>& files, std::FILE* out = stdout);
 
@@ -40,9 +40,11 @@ class PredictionPrinter {
 
  private:
   bool prints_classes() const { return !answer_.class_names.empty(); }
+  /// Makes the column of names as wide as this one, within bounds.
+  void align_to(const std::string& file);
   void print_csv_header(const std::vector<std::int64_t>& sizes) const;
   void print_csv(const Prediction& p) const;
-  void print_line(const Prediction& p) const;
+  void print_line(const Prediction& p);
   void print_json(const Prediction& p);
   void end_json();
 

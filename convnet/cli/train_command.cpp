@@ -5,6 +5,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/standard_streams.h"
+#include "convnet/cli/arguments.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/train/trainer.h"
@@ -58,7 +59,8 @@ std::string agree_on_instruction_set(Processes& processes) {
 double stall_seconds_in(const std::vector<std::string>& args) {
   constexpr const char* kKey = "stall-timeout";
   try {
-    const OptionTexts texts = parse_command_line(train_command_options(), args);
+    const OptionTexts texts =
+        parse_command_line(train_command_options(), split_words(train_command_options(), args).options);
     if (const auto given = texts.find(kKey); given != texts.end())
       return device_options().parse({*given}).stall_timeout;
   } catch (const InputError&) {  // train() reports it
@@ -70,7 +72,9 @@ double stall_seconds_in(const std::vector<std::string>& args) {
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes,
            const std::string& note = "") {
   OptionTexts texts;
-  together(processes, [&] { texts = parse_command_line(train_command_options(), args); });
+  together(processes, [&] {
+    texts = parse_command_line(train_command_options(), with_data_set(train_command_options(), args));
+  });
   // With --json stdout has the results alone.
   fmt::print(texts.contains("json") ? stderr : stdout, "{}", note);
   Trainer(texts, stop, processes).run();

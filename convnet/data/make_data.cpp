@@ -37,6 +37,8 @@ constexpr int max_jpeg_side = 65500;
 constexpr const char* meta_name = "batches.meta";
 constexpr const char* state_name = "make-data.state";
 
+constexpr const char* kHoldOut = "hold-out";
+
 /// The settings that decide the data set's bytes, by option.
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
@@ -63,16 +65,21 @@ Identity identity_of(const LabelledImages& images, const MakeDataOptions& option
           {"crop-to-square", options.crop_to_square ? "1" : "0"},
           {"batch-size", std::to_string(options.batch_size)},
           {"seed", std::to_string(options.seed)},
+          {kHoldOut, options.held_out ? "1" : "0"},
           {"images", fingerprint(images)}};
 }
 
 /// Throws InputError that names the differences from a data set that was made before.
 void check_identity(const std::string& folder, const PickleValue& made_with, const Identity& wanted) {
   std::string differences;
+  bool other_parts = false;
   for (const auto& [option, value] : wanted) {
     const auto found = made_with.find(option);
-    const std::string before = found ? std::string(found->string(option)) : "another";
-    if (before == value) continue;
+    // Older versions held nothing out.
+    const std::string otherwise = option == kHoldOut ? "0" : "another";
+    const std::string before = found ? std::string(found->string(option)) : otherwise;
+    if (before == value || (option == "images" && other_parts)) continue;
+    other_parts = other_parts || option == kHoldOut;
     differences += differences.empty() ? "" : ", ";
     differences += option == "images" ? "other images"
                                       : fmt::format("--{} {} (now {})", option, printable(before), value);

@@ -17,6 +17,7 @@ struct MakeDataOptions {
   int batch_size = 3072;         ///< images
   std::uint64_t seed = 1;        ///< decides the order of the training images
   int threads = 0;               ///< 0: as many as there are cores
+  bool held_out = false;         ///< the validation images are a tenth of those of a data set without any
   bool skip_bad_images = false;  ///< leave out images that cannot be decoded; else they are errors
 };
 

@@ -73,8 +73,10 @@ bool repeats_earlier(const std::vector<std::string>& names, std::size_t i) {
   return std::find(names.begin(), end, names.at(i)) != end;
 }
 
+bool is_error(const std::string& name) { return name.ends_with("error"); }
+
 std::string value_text(const std::string& name, double value) {
-  return name.ends_with("error") ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
+  return is_error(name) ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
 }
 
 std::string labelled_cost_text(const CostSums& costs, const Graph& graph, std::size_t most) {
@@ -89,6 +91,17 @@ std::string labelled_cost_text(const CostSums& costs, const Graph& graph, std::s
     texts.push_back(report.node->name + ": " + join(values));
   }
   return join(texts, "; ");
+}
+
+std::string short_cost_text(const CostSums& costs, const Graph& graph) {
+  constexpr std::size_t kMost = 2;
+  const CostReport first = cost_reports(costs, graph).at(0);
+  const std::vector<std::string> names = first.node->layer->cost_names();
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < std::min({names.size(), first.values.size(), kMost}); ++i)
+    values.push_back(is_error(names[i]) ? fmt::format("{:.1f} %", 100 * first.values[i])
+                                        : fmt::format("{:.3f}", first.values[i]));
+  return first.node->name + " " + join(values);
 }
 
 std::string cost_text(const CostSums& costs, const Graph& graph) {

@@ -33,10 +33,14 @@ std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
 double first_error(const CostSums& costs, const Graph& graph);
 /// Returns whether an earlier name equals names[i]: with topk=1 the top-k error repeats the top-1 error.
 bool repeats_earlier(const std::vector<std::string>& names, std::size_t i);
+/// Returns whether a value of this name is an error, a fraction of the images, which people read in percent.
+bool is_error(const std::string& name);
 /// Returns one value of a report: an error in percent, another cost as a number.
 std::string value_text(const std::string& name, double value);
 /// Returns "logprob: -log p 0.2213, top-1 error 7.98 %", with the first `most` values of each cost.
 std::string labelled_cost_text(const CostSums& costs, const Graph& graph, std::size_t most = 3);
+/// Returns "logprob 0.221, 8.0 %", the first two values of the first cost, for where there is little room.
+std::string short_cost_text(const CostSums& costs, const Graph& graph);
 /// Returns the text that cuda-convnet2 prints: "logprob:  7.156030, 1.000000, 0.995768".
 std::string cost_text(const CostSums& costs, const Graph& graph);
 

@@ -89,9 +89,13 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
     const BatchRange all = split->train;
     if (all.count() == 1)
       throw InputError(
-          fmt::format("{}: has one batch, {}, and none to test with; --train-range and --test-range must "
-                      "name it to use it for both",
-                      options.path, all.str()));
+          fmt::format("{}: has one batch, number {}, and none to test with; {}. With --train-range {} "
+                      "--test-range {} a run would be tested on the images that it trains on",
+                      options.path, all.str(),
+                      options.provider == "image"
+                          ? "make it again with 'convnet make-data', which holds out a tenth of the images"
+                          : "put the images to test with into another batch",
+                      all.str(), all.str()));
     options.train_range.last = all.last - std::max(1, all.count() / kShare);
     options.test_range = {options.train_range.last + 1, all.last};
     why =

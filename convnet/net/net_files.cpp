@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "convnet/base/error.h"
 #include "convnet/net/convert.h"
 
 namespace convnet {
@@ -13,6 +14,20 @@ namespace {
 /// Returns a layer file's name with --layer-path before it, unless it is absolute.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
   return (std::filesystem::path(options.layer_path) / name).string();
+}
+
+bool has_types(const IniFile& file) {
+  return std::any_of(file.sections.begin(), file.sections.end(),
+                     [](const IniSection& section) { return section.find("type") != nullptr; });
+}
+
+/// Throws InputError if the two files are given in place of each other.
+void check_not_swapped(const NetFileOptions& options, const NetFiles& files) {
+  if (has_types(files.definition) || !has_types(files.parameters)) return;
+  throw InputError(fmt::format(
+      "{} and {} look swapped: the second says what the layers are, with a 'type' for each; type --layer-def "
+      "{} --layer-params {}",
+      files.definition.path, files.parameters.path, options.layer_params, options.layer_def));
 }
 
 }  // namespace
@@ -42,6 +57,7 @@ NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics)
   NetFiles files = {read_definition(options, diagnostics), read_parameters(options, diagnostics)};
   // Without one of the files, every further error would only follow from that.
   if (files.definition.text.empty() || files.parameters.text.empty()) diagnostics.throw_if_errors();
+  check_not_swapped(options, files);
   apply_settings(options.set, files.definition, files.parameters, diagnostics);
   return files;
 }

@@ -116,7 +116,10 @@ const OptionTable<DataOptions>& data_options() {
       parsed_option("test-range", &DataOptions::test_range, parse_range,
                     {.unit = "batches", .doc = "test batches, like 6"}),
       of_original(option("test-one", &DataOptions::test_one,
-                         {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"})),
+                         {.fallback = "1",
+                          .doc = "each test uses one test batch, in turn; 0: all of them, which is the "
+                                 "default with --patience, --plateau or --keep-best, and for folders and "
+                                 "tars of images"})),
       option("shuffle", &DataOptions::shuffle,
              {.fallback = "0",
               .doc = "shuffle the images of the training range each epoch; holds the range in memory, unless "
@@ -332,7 +335,7 @@ const OptionTable<ReportOptions>& report_options() {
       unsaved_option("verbose", &ReportOptions::verbose,
                      {.fallback = "0",
                       .doc = "plan: also print every task; training: also print how each batch's time was "
-                             "spent and the learning rates, and on a terminal the magnitudes of weights"}),
+                             "spent and the learning rates, and after a test the magnitudes of weights"}),
       unsaved_option("json", &ReportOptions::json,
                      {.fallback = "0", .doc = "print one JSON object and nothing else"}),
       of_output(unsaved_option(

@@ -127,6 +127,12 @@ ChartFrame frame_of(const Chart& chart, double width, double height) {
   return frame;
 }
 
+std::string chart_text(const Chart& chart) {
+  std::string text = chart.title;
+  for (const Series& s : chart.series) text += (&s == chart.series.data() ? ": " : ", ") + s.name;
+  return text;
+}
+
 void draw_chart(Canvas& canvas, const Chart& chart, double width, double height) {
   const ChartFrame frame = frame_of(chart, width, height);
   const Box& plot = frame.plot;

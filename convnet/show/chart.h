@@ -17,6 +17,7 @@ struct Series {
 struct Chart {
   std::string title, x_label;
   std::vector<Series> series;
+  std::string unit = {};     ///< follows values: " %", or ""
   bool logarithmic = false;  ///< the y axis is logarithmic; values that are not positive are at its lower end
 };
 
@@ -42,6 +43,10 @@ struct ChartFrame {
 };
 /// Returns where draw_chart() draws the values of a chart, in a drawing of this size.
 ChartFrame frame_of(const Chart& chart, double width, double height);
+
+/// Returns a text in place of a chart, for who cannot see it: its title, and its series with their last
+/// values.
+std::string chart_text(const Chart& chart);
 
 /// Draws a chart with its title, legend and axes. It fills a drawing of this size.
 void draw_chart(Canvas& canvas, const Chart& chart, double width, double height);

@@ -78,8 +78,8 @@ double epochs_done(const HistoryEntry& entry, const BatchRange& range) {
   return entry.epoch - 1.0 + std::clamp(batches / range.count(), 0.0, 1.0);
 }
 
-std::string last_value(const std::vector<Point>& points) {
-  return points.empty() ? "" : fmt::format(" {:.4g}", points.back().y);
+std::string last_value(const std::vector<Point>& points, const std::string& unit = "") {
+  return points.empty() ? "" : fmt::format(" {:.4g}{}", points.back().y, unit);
 }
 
 }  // namespace
@@ -97,6 +97,12 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
   }
   check_history(state);
 
+  // Errors are fractions, which people read in percent.
+  const bool in_percent = is_error(names[request.value]);
+  const std::string unit = in_percent ? " %" : "";
+  const auto value = [&](const CostSums& costs) {
+    return (in_percent ? 100 : 1) * value_of(costs, graph, request);
+  };
   Series train{"training", palette::train, {}, {}};
   Series test{"test", palette::test, {}, {}};
   std::deque<const HistoryEntry*> recent;
@@ -107,8 +113,7 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
     if (entry.count > 1)
       label += fmt::format(", mean of {} {}", entry.count, entry.test_batch < 0 ? "batches" : "tests");
     if (entry.test_batch < 0) {
-      train.points.push_back(
-          {epochs_done(entry, request.train_range), value_of(entry.costs, graph, request)});
+      train.points.push_back({epochs_done(entry, request.train_range), value(entry.costs)});
       train.labels.push_back(label);
       continue;
     }
@@ -117,13 +122,13 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
       tests -= recent.front()->count;
     CostSums pooled;
     for (const HistoryEntry* one : recent) pool(pooled, one->costs);
-    test.points.push_back({epochs_done(entry, request.train_range), value_of(pooled, graph, request)});
+    test.points.push_back({epochs_done(entry, request.train_range), value(pooled)});
     test.labels.push_back(label);
   }
-  train.name += last_value(train.points);
-  test.name += last_value(test.points);
+  train.name += last_value(train.points, unit);
+  test.name += last_value(test.points, unit);
   if (request.smooth > 1) test.name += fmt::format(", mean of {} tests", request.smooth);
-  Chart chart{cost.name + ": " + names[request.value], "epochs", {}};
+  Chart chart{cost.name + ": " + names[request.value] + (in_percent ? " in %" : ""), "epochs", {}, unit};
   for (Series& s : std::vector<Series>{train, test}) {
     if (!s.points.empty()) chart.series.push_back(std::move(s));
   }
@@ -187,7 +192,7 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
         ++group->second.more;
     }
   }
-  Chart chart{"learning rates", "epochs", {}};
+  Chart chart{"learning rates", "epochs", {}, ""};
   const Position& at = state.position;
   const double batches = train_range.count();
   const double finished =

@@ -184,9 +184,9 @@ class Brightness {
   std::vector<Range> ranges_;
 };
 
-Picture drawn(const Filters& f, const Grid& grid, const Brightness& brightness, bool color) {
+Picture drawn(const Filters& f, const Grid& grid, const Brightness& brightness, bool color, Color gaps) {
   Picture picture(static_cast<int>(grid.columns * grid.cell_width - grid.filter_gap + 2 * kGap),
-                  static_cast<int>(grid.rows * grid.cell_height + kGap));
+                  static_cast<int>(grid.rows * grid.cell_height + kGap), gaps);
   for (std::int64_t i = 0; i < grid.shown; ++i) {
     for (std::int64_t c = 0; c < grid.channels; ++c) {
       const std::int64_t left = kGap + i % grid.columns * grid.cell_width + c * (f.width + kGap);
@@ -194,8 +194,9 @@ Picture drawn(const Filters& f, const Grid& grid, const Brightness& brightness, 
       for (std::int64_t y = 0; y < f.height; ++y) {
         for (std::int64_t x = 0; x < f.width; ++x) {
           const std::uint8_t first = brightness.of(i, c, y, x);
-          const Color pixel = color ? Color{first, brightness.of(i, 1, y, x), brightness.of(i, 2, y, x)}
-                                    : Color{first, first, first};
+          Color pixel = color ? Color{first, brightness.of(i, 1, y, x), brightness.of(i, 2, y, x)}
+                              : Color{first, first, first};
+          if (pixel == gaps && gaps != kWhite) pixel.g ^= 1;
           picture.set(static_cast<int>(left + x), static_cast<int>(top + y), pixel);
         }
       }
@@ -230,7 +231,7 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
     throw InputError("holds numbers that are not finite (NaN or infinity), or too large to draw");
   const bool color = style.rgb && f.channels == 3;
   const Grid grid = grid_of(f, style, color);
-  const Picture picture = drawn(f, grid, Brightness(f, style.own_range), color);
+  const Picture picture = drawn(f, grid, Brightness(f, style.own_range), color, style.gaps);
   const int longest = std::max(picture.width(), picture.height());
   const int usual = std::clamp((kUsualPixels + longest / 2) / longest, 1, kMostEnlarged);
   const int factor = std::max(1, std::min(usual, style.side / longest));

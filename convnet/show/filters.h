@@ -18,7 +18,8 @@ struct FilterStyle {
   int local_plane = 0;  ///< for a local layer: draw the filters of this output map at all positions
   int side = 2048;      ///< largest width and height of the picture, pixels
   int most_channels = 0, most_filters = 0;  ///< draw at most this many; 0: as many as fit
-  bool own_range = false;                   ///< scale each filter by its own smallest and largest weight
+  Color gaps = kWhite;     ///< between filters; no pixel of a filter has it, unless it is white
+  bool own_range = false;  ///< scale each filter by its own smallest and largest weight
 };
 
 /// The drawing of a layer's filters, and the text below it.

@@ -43,7 +43,10 @@ svg image, .filters { image-rendering: pixelated; }
 .scripted .pointing { display: block; }
 table { border-collapse: collapse; }
 .lines td { white-space: pre-wrap; vertical-align: top; font-family: "DejaVu Sans Mono", Consolas, monospace; font-size: 12px; }
-td, th { text-align: left; padding: 3px 16px 3px 0; font-weight: normal; vertical-align: middle; overflow-wrap: anywhere; }
+td, th { text-align: left; padding: 3px 16px 3px 0; font-weight: normal; vertical-align: middle; }
+.summary td { overflow-wrap: anywhere; }
+.lines td { min-width: 150px; overflow-wrap: anywhere; }
+.names td { white-space: nowrap; }
 th { color: #6b7280; white-space: nowrap; vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .bar { height: 8px; border-radius: 2px; margin: 2px 0; }
@@ -56,17 +59,27 @@ figure { margin: 12px 0; }
 button { font: inherit; color: inherit; background: none; border: 1px solid #9aa3af; border-radius: 4px; padding: 2px 10px; }
 .wide { overflow-x: auto; }
 .wide svg { max-width: none; }
+.chart { overflow-x: auto; }
+.chart svg { min-width: 720px; }
+.cards { display: flex; flex-wrap: wrap; }
+.cards svg { max-width: 25%; margin: 0; }
+@media (max-width: 700px) {
+  body { padding: 12px; }
+  .cards svg { max-width: 50%; }
+}
 @media (prefers-color-scheme: dark) {
   body { color: #dfe3e8; background: #15181d; }
   h2 { border-color: #343a43; }
   .note, th { color: #9aa3af; }
   pre { background: #20242b; }
-  svg:not(.paper) [fill="#262b33"] { fill: #dfe3e8; }
-  svg:not(.paper) [fill="#6b7280"] { fill: #9aa3af; }
-  svg:not(.paper) [stroke="#6b7280"] { stroke: #9aa3af; }
-  svg:not(.paper) [stroke="#e1e4e8"] { stroke: #343a43; }
-  svg:not(.paper) [fill="#f2f4f6"] { fill: #272c34; }
-  .paper { color-scheme: light; background: #fff; border-radius: 4px; }
+  svg:not(.inverted) [fill="#262b33"] { fill: #dfe3e8; }
+  svg:not(.inverted) [fill="#6b7280"] { fill: #9aa3af; }
+  svg:not(.inverted) [stroke="#6b7280"] { stroke: #9aa3af; }
+  svg:not(.inverted) [stroke="#e1e4e8"] { stroke: #343a43; }
+  svg:not(.inverted) [fill="#f2f4f6"] { fill: #272c34; }
+  svg:not(.inverted) [fill="#a7d7b8"] { fill: #2d6b48; }
+  svg:not(.inverted) [fill="#f6bea0"] { fill: #85492c; }
+  .inverted { filter: invert(1) hue-rotate(180deg); }
 }
 #tip { position: absolute; display: none; pointer-events: none; background: #262b33; color: #fff; padding: 6px 10px; border-radius: 4px; font-size: 13px; white-space: pre; }
 </style>
@@ -96,7 +109,7 @@ for (const svg of document.querySelectorAll('svg[data-chart]')) {
       if (a > 0 && x - series.points[a - 1][0] < series.points[a][0] - x) --a;
       const [px, value, label] = series.points[a];
       if (!lines.length) place = left + (px - low) / (high - low) * width;
-      lines.push(series.name + ' ' + value.toPrecision(4) + '  (' + label + ')');
+      lines.push(series.name + ' ' + value.toPrecision(4) + chart.unit + '  (' + label + ')');
     }
     rule.setAttribute('x1', place);
     rule.setAttribute('x2', place);
@@ -144,7 +157,12 @@ std::string summary(const Run& run) {
       options += (options.empty() ? "--" : " --") + key + " " + text;
   }
   row("options", options);
-  return "<table>\n" + rows + "</table>\n";
+  return "<table class=\"summary\">\n" + rows + "</table>\n";
+}
+
+/// A table, which can be moved where it is wider than the page.
+std::string wide_table(const std::string& rows, const char* classes) {
+  return fmt::format("<div class=\"wide\"><table class=\"{}\">\n{}</table></div>\n", classes, rows);
 }
 
 /// A chart with what the script needs to say its values.
@@ -152,6 +170,7 @@ std::string chart_svg(const Chart& chart) {
   const ChartFrame frame = frame_of(chart, kChartWidth, kChartHeight);
   nlohmann::json data = {{"plot", {frame.plot.x, frame.plot.y, frame.plot.width, frame.plot.height}},
                          {"x", {frame.x.low, frame.x.high}},
+                         {"unit", chart.unit},
                          {"series", nlohmann::json::array()}};
   for (const Series& s : chart.series) {
     nlohmann::json points = nlohmann::json::array();
@@ -159,7 +178,8 @@ std::string chart_svg(const Chart& chart) {
       points.push_back({s.points[i].x, s.points[i].y, s.labels[i]});
     data["series"].push_back({{"name", s.name.substr(0, s.name.find(' '))}, {"points", points}});
   }
-  SvgCanvas canvas(kChartWidth, kChartHeight, "data-chart=\"" + html_escape(data.dump()) + "\"");
+  SvgCanvas canvas(kChartWidth, kChartHeight, chart_text(chart),
+                   "data-chart=\"" + html_escape(data.dump()) + "\"");
   draw_chart(canvas, chart, kChartWidth, kChartHeight);
   return canvas.str();
 }
@@ -168,7 +188,8 @@ std::string chart_svg(const Chart& chart) {
 std::string chart_element(Chart chart) {
   const std::string linear = chart_svg(chart);
   chart.logarithmic = true;
-  return "<div class=\"linear\">" + linear + "</div>\n<div class=\"log\">" + chart_svg(chart) + "</div>\n";
+  return "<div class=\"linear chart\">" + linear + "</div>\n<div class=\"log chart\">" + chart_svg(chart) +
+         "</div>\n";
 }
 
 constexpr const char* kScaleButton =
@@ -228,9 +249,20 @@ std::string mistakes(const Confusion& confusion, const std::vector<std::string>&
                         html_escape(classes[static_cast<std::size_t>(all[i].taken_for)]), all[i].images,
                         totals[label]);
   }
-  return rows.empty()
-             ? ""
-             : "<table>\n<tr><th>commonest mistakes</th><th></th><th></th></tr>\n" + rows + "</table>\n";
+  if (rows.empty()) return "";
+  return wide_table("<tr><th>commonest mistakes</th><th></th><th></th></tr>\n" + rows, "names");
+}
+
+/// Says what a card with a prediction shows.
+std::string prediction_text(const ImagePredictions& p, std::size_t image) {
+  const std::int64_t label = p.images[image].label;
+  std::string text = label >= 0 && label < std::ssize(p.classes)
+                         ? "image of " + p.classes[static_cast<std::size_t>(label)]
+                         : std::string("image without a label");
+  constexpr std::size_t kFew = 2;
+  for (const std::size_t cls : p.best(image, kFew))
+    text += fmt::format(", {} {:.1f} %", p.classes[cls], 100 * p.probability(image, cls));
+  return text;
 }
 
 std::string predictions(const Run& run, const PagePredictions& tested) {
@@ -246,10 +278,16 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
   if (chosen.empty()) {
     body = note("No test image's best class is wrong.");
   } else {
-    const Size size = predictions_size(chosen.size());
-    SvgCanvas canvas(size.width, size.height, "class=\"paper\"");
-    draw_predictions(canvas, p, chosen, pictures_of(run, p, chosen));
-    body += canvas.str();
+    // A drawing for each image: as many stand beside each other as there is room for.
+    const std::vector<Picture> pictures = pictures_of(run, p, chosen);
+    const Size size = predictions_size(1);
+    body += "<div class=\"cards\">\n";
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      SvgCanvas canvas(size.width, size.height, prediction_text(p, chosen[i]));
+      draw_predictions(canvas, p, {chosen[i]}, {pictures[i]});
+      body += canvas.str();
+    }
+    body += "</div>\n";
   }
   std::string html = section("Predictions", body);
 
@@ -261,14 +299,16 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                                                         "test writes the matrix to a file.",
                                                         p.classes.size())));
   const Size matrix = confusion_size(p.classes);
-  SvgCanvas drawing(matrix.width, matrix.height, "class=\"paper\"");
+  SvgCanvas drawing(matrix.width, matrix.height,
+                    fmt::format("confusion matrix of {} classes", p.classes.size()), "class=\"inverted\"");
   draw_confusion(drawing, confusion, p.classes);
-  return html + section("Confusion matrix",
-                        note(fmt::format(
-                            "{} images of the test range, {}. Rows are true classes; the shade is the share "
-                            "of the row.",
-                            confusion.images(), run.options.data.test_range.str())) +
-                            drawing.str() + mistakes(confusion, p.classes));
+  return html +
+         section("Confusion matrix",
+                 note(fmt::format(
+                     "{} images of the test range, {}. Rows are true classes; the shade is the share "
+                     "of the row.",
+                     confusion.images(), run.options.data.test_range.str())) +
+                     "<div class=\"wide\">" + drawing.str() + "</div>\n" + mistakes(confusion, p.classes));
 }
 
 /// A layer's filters for one of its inputs, if they have an extent or are of the images themselves.
@@ -277,6 +317,8 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
   const Dims& dims = weights.values->dims;
   FilterStyle style;
   style.side = 900;
+  // Transparent, because the page is light or dark.
+  style.gaps = {255, 0, 254};
   if (dims.size() == 4 && dims[1] > 3) {  // deep layers: as many as tell something
     style.most_channels = 8;
     style.most_filters = 64;
@@ -292,8 +334,8 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
     const FilterPicture drawn = draw_filters(*weights.values, style);
     return fmt::format(
         "<figure><figcaption>{}</figcaption>\n<img class=\"filters\" alt=\"{}\" src=\"{}\"></figure>\n",
-        html_escape(weights.tensor + ": " + drawn.caption), html_escape(weights.tensor),
-        data_uri(drawn.picture));
+        html_escape(weights.tensor + ": " + drawn.caption), html_escape("filters " + weights.tensor),
+        data_uri(drawn.picture, style.gaps));
   } catch (const InputError& e) {
     return note(weights.tensor + " " + e.what());
   }
@@ -330,12 +372,13 @@ std::string magnitude_table(const Run& run) {
         html_escape(m.tensor), to_string(m.dims), m.weights, m.updates,
         m.weights > 0 ? m.updates / m.weights : 0.0, bar(m.weights, palette::train),
         bar(m.updates, palette::test));
-  return "<table>\n" + rows + "</table>\n";
+  return wide_table(rows, "names");
 }
 
 std::string drawing(const Run& run) {
   const NetDrawing net(run.graph);
-  SvgCanvas canvas(net.width(), net.height(), "class=\"net\"");
+  SvgCanvas canvas(net.width(), net.height(), "the layers of the net, and which of them read which",
+                   "class=\"net\"");
   net.draw(canvas);
   return "<div class=\"wide\">" + canvas.str() + "</div>\n";
 }
@@ -376,7 +419,7 @@ std::string curves_of(const std::vector<NamedRun>& runs) {
         const Chart one = cost_chart(run.checkpoint.state, run.graph,
                                      {node.name, i, runs[r].smooth, run.options.data.train_range});
         const auto [chart, fresh] =
-            charts.try_emplace({node.name, names[i]}, Chart{one.title, one.x_label, {}});
+            charts.try_emplace({node.name, names[i]}, Chart{one.title, one.x_label, {}, one.unit});
         if (fresh) order.push_back(chart->first);
         chart->second.series.push_back(
             series_of(one, runs[r].name, palette::series[r % std::size(palette::series)]));
@@ -409,15 +452,15 @@ std::string table_of(const std::vector<NamedRun>& runs) {
         if (!series.name.starts_with("test")) continue;
         const auto least = std::min_element(series.points.begin(), series.points.end(),
                                             [](const Point& a, const Point& b) { return a.y < b.y; });
-        best = fmt::format("{:.4g} ({})", least->y,
+        best = fmt::format("{:.4g}{} ({})", least->y, chart.unit,
                            series.labels[static_cast<std::size_t>(least - series.points.begin())]);
-        last = fmt::format("{:.4g}", series.points.back().y);
+        last = fmt::format("{:.4g}{}", series.points.back().y, chart.unit);
       }
     }
     rows += "<tr>" + cell(named.name) + cell(fmt::format("epoch {}, batch {}", at.epoch, at.batch)) +
             cell(name) + cell(best) + cell(last) + "</tr>\n";
   }
-  return "<table>\n" + rows + "</table>\n";
+  return wide_table(rows, "names");
 }
 
 /// The options that differ, and the lines of both files that not all runs have.
@@ -470,7 +513,7 @@ std::string differences(const std::vector<NamedRun>& runs) {
   if (rows.empty()) return note("The runs have the same options and files.");
   std::string head = "<tr><th></th>";
   for (const NamedRun& named : runs) head += "<th>" + html_escape(named.name) + "</th>";
-  return "<table class=\"lines\">\n" + head + "</tr>\n" + rows + "</table>\n";
+  return wide_table(head + "</tr>\n" + rows, "lines");
 }
 
 }  // namespace

@@ -70,14 +70,25 @@ Picture Picture::enlarged(int factor) const {
   return large;
 }
 
-std::string Picture::png() const {
+std::string Picture::png(const std::optional<Color>& transparent) const {
   std::string bytes;
+  std::vector<std::uint8_t> rgba;
+  if (transparent) {
+    rgba.reserve(rgb_.size() / 3 * 4);
+    for (std::size_t i = 0; i < rgb_.size(); i += 3) {
+      const Color pixel = {rgb_[i], rgb_[i + 1], rgb_[i + 2]};
+      const std::uint8_t alpha = pixel == *transparent ? 0 : 255;
+      rgba.insert(rgba.end(), {pixel.r, pixel.g, pixel.b, alpha});
+    }
+  }
   const auto append = [](void* to, void* data, int size) {
     static_cast<std::string*>(to)->append(static_cast<const char*>(data), static_cast<std::size_t>(size));
   };
   // Flat colours deflate best as they are.
   stbi_write_force_png_filter = 0;
-  if (stbi_write_png_to_func(append, &bytes, width_, height_, 3, rgb_.data(), width_ * 3) == 0)
+  const int channels = transparent ? 4 : 3;
+  const void* pixels = transparent ? rgba.data() : rgb_.data();
+  if (stbi_write_png_to_func(append, &bytes, width_, height_, channels, pixels, width_ * channels) == 0)
     throw RunError("a picture of " + std::to_string(width_) + "x" + std::to_string(height_) +
                    " pixels cannot be made a PNG");
   return bytes;

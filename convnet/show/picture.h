@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class Picture {
   const std::vector<std::uint8_t>& rgb() const { return rgb_; }  ///< (height, width, 3)
   /// All PNG files begin so (OutputOption::begins).
   static constexpr const char* png_begins = "\x89PNG";
-  /// Returns the bytes of a PNG file.
-  std::string png() const;
+  /// Returns the bytes of a PNG file. Pixels of the colour `transparent`, if given, are transparent in it.
+  std::string png(const std::optional<Color>& transparent = {}) const;
 
  private:
   std::size_t index(int x, int y) const {

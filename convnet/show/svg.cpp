@@ -38,14 +38,17 @@ std::string place(const Box& b) {
 
 }  // namespace
 
-std::string data_uri(const Picture& picture) { return "data:image/png;base64," + base64(picture.png()); }
+std::string data_uri(const Picture& picture, const std::optional<Color>& transparent) {
+  return "data:image/png;base64," + base64(picture.png(transparent));
+}
 
 std::string css_color(Color c) { return fmt::format("#{:02x}{:02x}{:02x}", c.r, c.g, c.b); }
 
-SvgCanvas::SvgCanvas(double width, double height, const std::string& attributes)
+SvgCanvas::SvgCanvas(double width, double height, const std::string& label, const std::string& attributes)
     : text_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-                        "height=\"{1}\"{2}{3}>\n",
-                        number(width), number(height), attributes.empty() ? "" : " ", attributes)) {}
+                        "height=\"{1}\" role=\"img\" aria-label=\"{2}\"{3}{4}>\n",
+                        number(width), number(height), html_escape(label), attributes.empty() ? "" : " ",
+                        attributes)) {}
 
 void SvgCanvas::box(const Box& box, Color fill) {
   text_ += fmt::format("<rect {} fill=\"{}\"/>\n", place(box), css_color(fill));

@@ -1,20 +1,25 @@
 // A canvas that writes SVG, and pictures as data URIs.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "convnet/show/canvas.h"
 
 namespace convnet {
 
 /// Returns the picture as a PNG file in a URI, "data:image/png;base64,…".
-std::string data_uri(const Picture& picture);
+/// Pixels of the colour `transparent`, if given, are transparent.
+std::string data_uri(const Picture& picture, const std::optional<Color>& transparent = {});
 
 /// Returns "#3b7dc4".
 std::string css_color(Color color);
 
 class SvgCanvas final : public Canvas {
  public:
-  /// `attributes` are those of the svg element besides its size. They are not escaped.
-  SvgCanvas(double width, double height, const std::string& attributes = "");
+  /// `label` says what the drawing shows, for who cannot see it. `attributes` are those of the svg element
+  /// besides its size and label, and are not escaped.
+  SvgCanvas(double width, double height, const std::string& label, const std::string& attributes = "");
 
   /// Returns the whole svg element.
   std::string str() const { return text_ + "</svg>\n"; }

@@ -10,6 +10,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
+#include "convnet/net/costs.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/input_data.h"
@@ -35,10 +36,8 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
 
-/// Returns the option that makes tests come at the end of each epoch: one that needs tests, if --test-freq is
-/// not given. "" if there is none.
-std::string tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
-  if (texts.contains("test-freq")) return "";
+/// Returns the option that compares tests; "" if there is none.
+std::string compares_tests(const TrainOptions& options) {
   if (options.patience > 0) return "--patience";
   if (options.plateau.on()) return "--plateau";
   return options.checkpoints.keep_best.empty() ? "" : "--keep-best";
@@ -65,15 +64,74 @@ std::string idle_plateau_text(const TrainOptions& options) {
                      plateau_text(options.plateau), needed, tests);
 }
 
-/// A line about defaults that a new user may not expect, where they are not given; "" for none.
+/// Returns a note about the defaults of cuda-convnet2, which a new user may not expect, where they are not
+/// given; "" for none.
 std::string defaults_text(const TrainOptions& options, const OptionTexts& texts) {
   std::vector<std::string> defaults;
   if (!texts.contains("epochs")) defaults.push_back(fmt::format("--epochs {}", options.epochs));
-  if (!texts.contains("test-freq") && tests_each_epoch(options, texts).empty())
+  if (!texts.contains("test-freq") && compares_tests(options).empty())
     defaults.push_back(fmt::format("--test-freq {} (batches between tests)", options.test_freq));
   if (!texts.contains("test-one") && options.data.test_range.count() > 1)
     defaults.emplace_back("--test-one 1 (each test uses one test batch, in turn)");
   return defaults.empty() ? "" : "Not given, and so as in cuda-convnet2: " + join(defaults);
+}
+
+/// Gives a new run the options that its command line lacks where the defaults of cuda-convnet2 do not suit
+/// it: those are made for batches of thousands of images. Checkpoints hold them like options that are given.
+/// Returns a note about them; "" if there are none.
+std::string choose_defaults(RequestedRun& run) {
+  constexpr int kEpochs = 90;  // as many as PyTorch's example for ImageNet
+  TrainOptions& options = run.options;
+  const std::string comparing = compares_tests(options);
+  const bool files = run.provider->reads_files(), each_epoch = files || !comparing.empty();
+  std::vector<std::string> chosen;
+  const auto choose = [&](const char* key, int value) {
+    return run.texts.try_emplace(key, std::to_string(value)).second;
+  };
+  if (files && choose("epochs", kEpochs)) {
+    options.epochs = kEpochs;
+    chosen.push_back(fmt::format("--epochs {}", kEpochs));
+  }
+  if (each_epoch && choose("test-freq", 0)) {
+    options.test_freq = 0;
+    chosen.emplace_back("--test-freq 0 (a test at the end of each epoch)");
+  }
+  if (each_epoch && choose("test-one", 0)) {
+    options.data.test_one = false;
+    if (options.data.test_range.count() > 1)
+      chosen.emplace_back("--test-one 0 (each test uses all test batches)");
+  }
+  if (chosen.empty()) return "";
+  return fmt::format("Not given, and chosen for {}: {}", files ? "folders and tars of images" : comparing,
+                     join(chosen));
+}
+
+/// Returns a note if an option compares tests of different images; "" if none does.
+std::string unlike_tests_text(const TrainOptions& options) {
+  const std::string comparing = compares_tests(options);
+  if (comparing.empty() || !options.data.test_one || options.data.test_range.count() < 2) return "";
+  return fmt::format(
+      "Note: with --test-one 1 each test uses other images, and {} compares such tests; with --test-one 0 "
+      "each uses all of them",
+      comparing);
+}
+
+/// Chooses when the run tests, and notes what its user may not expect of that.
+void choose_tests(RequestedRun& run) {
+  TrainOptions& options = run.options;
+  if (!run.checkpoint) add_note(run.notes, choose_defaults(run));
+  add_note(run.notes, defaults_text(options, run.texts));
+  // Checkpoints of older versions do not hold what was chosen.
+  const bool each_epoch = !run.texts.contains("test-freq") && !compares_tests(options).empty();
+  if (each_epoch)
+    add_note(run.notes,
+             fmt::format("--test-freq is not given, and {} compares tests: there is one at the end "
+                         "of each epoch",
+                         compares_tests(options)));
+  if (each_epoch || options.test_freq == 0) options.test_freq = options.data.train_range.count();
+  add_note(run.notes, unlike_tests_text(options));
+  add_note(run.notes, idle_plateau_text(options));
+  add_note(run.notes, overlap_text(options.data));
 }
 
 OptionTexts saved_of(const OptionTexts& texts) {
@@ -119,7 +177,7 @@ void forget_other_best_test(LoadedRun& run, Processes* processes) {
 
 /// Returns a note if --max-test-err is above every error, as a number of percent would be; "" if it is not.
 std::string percent_text(double most, const Graph& graph) {
-  const bool of_fraction = find_watched_cost("", graph).value_name(graph).ends_with("error");
+  const bool of_fraction = is_error(find_watched_cost("", graph).value_name(graph));
   if (most <= 1 || !of_fraction) return "";
   return fmt::format("Note: --max-test-err {:g} is above every error, which is a fraction: {:g} % is {:g}",
                      most, most, most / 100);
@@ -222,7 +280,6 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   require_train_options(run.texts, first);
   run.options.devices = with_devices(run.options.devices, processes);
-  run.saved_options = saved_of(run.texts);
   // A gradient check makes a plan for tests, but does not test.
   if (run.options.check_grads && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
@@ -242,19 +299,9 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (!run.options.files.set.empty())
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
-  if (run.options.trains()) {
-    if (const std::string counts = tests_each_epoch(run.options, run.texts); !counts.empty()) {
-      run.options.test_freq = run.options.data.train_range.count();
-      add_note(run.notes,
-               fmt::format("--test-freq is not given, and {} needs tests: there is one at the end of "
-                           "each epoch (--test-freq {})",
-                           counts, run.options.test_freq));
-    }
-    add_note(run.notes, idle_plateau_text(run.options));
-    add_note(run.notes, defaults_text(run.options, run.texts));
-    add_note(run.notes, overlap_text(run.options.data));
-  }
   load_data(run);
+  if (run.options.trains()) choose_tests(run);
+  run.saved_options = saved_of(run.texts);
   make_graph(run, processes, diagnostics);
   check_layer_names(run, run.graph);
   if (run.options.trains())

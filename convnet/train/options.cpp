@@ -1,6 +1,9 @@
 #include "convnet/train/options.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/progress_line.h"
@@ -108,15 +111,19 @@ const OptionTable<TrainOptions>& train_options() {
   static const OptionTable<TrainOptions> table = [] {
     std::vector<OptionSpec> own = {
         option("epochs", &TrainOptions::epochs,
-               {.fallback = "50000", .min = 0, .max = 1e9, .doc = "passes over the training range"}),
+               {.fallback = "50000",
+                .min = 0,
+                .max = 1e9,
+                .doc = "passes over the training range; by default 90 for folders and tars of images"}),
         option(
             "test-freq", &TrainOptions::test_freq,
             {.fallback = "57",
-             .min = 1,
+             .min = 0,
              .max = 1e9,
              .unit = "batches",
-             .doc = "batches between tests with a checkpoint; with --patience, --plateau or --keep-best the "
-                    "default is one test at the end of each epoch"}),
+             .doc = "batches between tests with a checkpoint; 0: one test at the end of each epoch, which is "
+                    "the default with --patience, --plateau or --keep-best, and for folders and tars of "
+                    "images"}),
         option(
             "patience", &TrainOptions::patience,
             {.fallback = "0",
@@ -140,8 +147,8 @@ const OptionTable<TrainOptions>& train_options() {
                       {.fallback = "",
                        .unit = "time",
                        .doc = "stop in time to save a checkpoint and end, with exit code 0, before so much "
-                              "time has passed since the program began; minutes, or as Slurm writes times: "
-                              "MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, UNLIMITED"}),
+                              "time has passed since the program began; minutes; 10s, 45m or 1h30m; or as "
+                              "Slurm writes times: MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, UNLIMITED"}),
         of_output(option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",
@@ -169,11 +176,40 @@ const OptionTable<TrainOptions>& train_options() {
   return table;
 }
 
+namespace {
+
+/// Parses "1h30m" or "10s": numbers with the units d, h, m and s, each at most once and in this order.
+std::optional<double> time_with_units(const std::string& text) {
+  constexpr std::array<std::pair<char, double>, 4> kUnits = {
+      {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
+  double seconds = 0;
+  std::size_t at = 0;
+  for (const auto& [unit, length] : kUnits) {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
+    if (end == text.size() || lower(text[end]) != unit) continue;
+    const auto number = to_number<double>(text.substr(at, end - at));
+    if (!number) return std::nullopt;
+    seconds += length * *number;
+    at = end + 1;
+  }
+  if (at == 0 || at < text.size()) return std::nullopt;
+  return seconds;
+}
+
+}  // namespace
+
 std::string parse_time(const std::string& text, double& seconds) {
+  constexpr double kLongest = 60e9;
   const auto wrong = [&] {
-    return "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED, not '" +
+    return "expects a time above 0: minutes, like 90; with units, like 10s, 45m or 1h30m; or MM:SS, "
+           "HH:MM:SS, "
+           "D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED, not '" +
            text + "'";
   };
+  if (const std::optional<double> given = time_with_units(text)) {
+    seconds = *given;
+    return seconds > 0 && seconds <= kLongest ? "" : wrong();
+  }
   const std::size_t dash = text.find('-', 1);
   std::string clock = text;
   seconds = 0;
@@ -188,7 +224,7 @@ std::string parse_time(const std::string& text, double& seconds) {
   if (dash == std::string::npos && parts == 1) {
     const auto minutes = to_number<double>(text);
     if (minutes) seconds = 60 * *minutes;
-    return minutes && *minutes > 0 && *minutes <= 1e9 ? "" : wrong();
+    return minutes && *minutes > 0 && 60 * *minutes <= kLongest ? "" : wrong();
   }
   if (parts > 3) return wrong();
   // With days, the first number is hours, else the last one is seconds.

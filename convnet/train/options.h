@@ -42,7 +42,8 @@ struct TrainOptions {
   DataOptions data;
   CheckpointOptions checkpoints;
   StepOptions step;
-  int epochs = 50000, test_freq = 57, patience = 0;
+  int epochs = 50000, patience = 0;
+  int test_freq = 57;  ///< 0: at the end of each epoch; a run that is loaded has the number of its batches
   PlateauOptions plateau;
   double time_limit = 0;  ///< seconds since the program began; 0: none
   std::string tensorboard;
@@ -58,9 +59,9 @@ struct TrainOptions {
 };
 const OptionTable<TrainOptions>& train_options();
 
-/// Parses a span of time as Slurm writes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS. Minutes
-/// may have a fraction. UNLIMITED and INFINITE are 0 seconds, which mean no limit. Like parse_value(), it
-/// returns what is wrong, or "".
+/// Parses a span of time with units, like 10s or 1h30m, or as Slurm writes it: minutes, MM:SS, HH:MM:SS,
+/// D-HH, D-HH:MM or D-HH:MM:SS. Minutes, and numbers with units, may have a fraction. UNLIMITED and INFINITE
+/// are 0 seconds, which mean no limit. Like parse_value(), it returns what is wrong, or "".
 std::string parse_time(const std::string& text, double& seconds);
 
 /// Parses the options as OptionTable::parse() does, and checks that their combination makes sense. Throws

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +13,7 @@
 #include <string_view>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/costs.h"
 #include "convnet/plan/simulate.h"
@@ -89,23 +88,14 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
-/// Returns a path as a word of a shell's command line.
-std::string shell_word(const std::string& path) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("_./=:,+@%-", c) != nullptr;
-  };
-  if (!path.empty() && std::all_of(path.begin(), path.end(), plain)) return path;
-  std::string word = "'";
-  for (const char c : path) {
-    if (c == '\'')
-      word += "'\\''";
-    else
-      word += c;
-  }
-  return word + "'";
-}
-
 }  // namespace
+
+std::string divergence_advice(const StepOptions& options) {
+  return std::string(
+             "\ntry lower learning rates (epsW and epsB in the parameter file), a tenth to begin with") +
+         (options.clip_norm > 0 ? ", or a lower --clip-norm"
+                                : ", or --clip-norm 1, which bounds the gradient");
+}
 
 bool out_of_patience(const TrainOptions& options, const BestTest& best) {
   return options.patience > 0 && best.tests_since >= options.patience;

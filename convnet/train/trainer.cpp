@@ -321,8 +321,13 @@ bool Trainer::train_batch(const Position& work) {
       note_minibatch(seconds_since(minibatch_start));
       line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
                 [&](double rate) {
-                  return ProgressTexts{labelled_cost_text(state_.partial, net_.graph(), kLiveValues),
-                                       clock_text(seconds_left(work, first, rate)) + " of the run"};
+                  const std::string run = clock_text(seconds_left(work, first, rate));
+                  return ProgressAdditions{
+                      {title + " " + labelled_cost_text(state_.partial, net_.graph(), kLiveValues),
+                       run + " of the run"},
+                      {fmt::format("{}.{} ({:.0f}%) {}", work.epoch, work.batch, 100 * done.share,
+                                   short_cost_text(state_.partial, net_.graph())),
+                       "run " + run}};
                 });
     }
   }

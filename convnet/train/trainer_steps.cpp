@@ -84,7 +84,8 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
         "{}-{} of the batch{}{}",
         phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
         data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
-        last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
+        (phase == Phase::train ? divergence_advice(options_.step) : "") +
+            (last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_)));
   }
   sound_ = true;
   if (phase == Phase::train && !options_.report.profile.empty()) profile_.add(plan, net_.graph(), times);

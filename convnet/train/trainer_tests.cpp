@@ -84,7 +84,7 @@ void Trainer::print_test(const CostSums& sums, double seconds) {
         "----------------------Averages-------------------------\n{}\n",
         cost_text(sums, net_.graph()), seconds, cost_text(pooled, net_.graph()));
   }
-  if (!for_people() || options_.report.verbose) print_weights(net_);
+  if (options_.report.verbose) print_weights(net_);
   std::fflush(stdout);
 }
 

@@ -74,10 +74,10 @@ TEST_CASE("a time limit ends training with a checkpoint, and going on gives the 
   const Outcome too_short = run_program(run + Args{shop / "none", "--time-limit", "0.0000001"});
   check(too_short, 1, "--time-limit 0:01 was over before a minibatch was trained, and a run that goes on");
   CHECK(files_in(shop / "none") == std::vector<std::string>{"0.0.safetensors"});
-  check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5"},
+  check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5m"},
                 "--time-limit ends training, and --test-only does not train; leave it out");
   check_refused(run + Args{shop / "run", "--time-limit", "soon"},
-                "--time-limit expects a time above 0: minutes, MM:SS");
+                "--time-limit expects a time above 0: minutes, like 90; with units, like 10s");
 }
 
 TEST_CASE("training without an end is saved when nobody reads what it says any more") {

@@ -39,6 +39,11 @@ TEST_CASE("export writes a model without the data set and the files of the net")
   const std::string first = read_file(model);
   run_well({"export", shop / "run/1.1.safetensors", shop / "again.onnx", "--output", "conv1,probs"});
   CHECK(read_file(shop / "again.onnx") == first);
+  // Missing folders are made, as for all outputs.
+  for (const char* file : {"new/folder/net.onnx", "other/net.safetensors"}) {
+    run_well({"export", shop / "run", shop / file});
+    CHECK(fs::exists(shop / file));
+  }
 }
 
 TEST_CASE("the input of a model is images, also where the data layer has that name") {

@@ -543,4 +543,52 @@ TEST_CASE("images of folders and tars keep their names") {
   }
 }
 
+TEST_CASE("runs on folders and tars test all test images after each epoch, and go on so") {
+  const Photographs photos;
+  const auto without = [](Args args, const std::vector<std::string>& options) {
+    for (const std::string& option : options) {
+      const auto at = std::find(args.begin(), args.end(), option);
+      args.erase(at, at + 2);
+    }
+    return args;
+  };
+  const auto tested = [&](const std::string& run) {
+    std::vector<std::pair<int, std::int64_t>> tests;  // epoch, images
+    for (const HistoryEntry& entry : read_checkpoint(photos.folder / run).state.history)
+      if (entry.test_batch >= 0) tests.emplace_back(entry.epoch, entry.costs.images);
+    return tests;
+  };
+  const std::vector<std::string> both = {"--test-freq", "--epochs"};
+  // Tars 1 trains, 2 and 3 test.
+  Args args = with(with(photos.train("tars", "new"), "--train-range", "1"), "--test-range", "2-3");
+  const Outcome first = run_well(without(args, {"--test-freq"}));
+  CHECK_THAT(first.out,
+             Catch::Contains(
+                 "Not given, and chosen for folders and tars of images: --test-freq 0 (a test at the end "
+                 "of each epoch), --test-one 0 (each test uses all test batches)\n"));
+  CHECK(tested("new") == std::vector<std::pair<int, std::int64_t>>{{1, 27}, {2, 27}});
+  run_well({"--load-file", photos.folder / "new", "--epochs", "3"});
+  CHECK(tested("new").back() == std::pair<int, std::int64_t>{3, 27});
+  // The number of epochs is chosen, too.
+  const Outcome planned = run_program(without(with(args, "--save-file", photos.folder / "long"), both) +
+                                      Args{"--time-limit", "2s"});
+  CHECK_THAT(planned.out,
+             Catch::Contains("chosen for folders and tars of images: --epochs 90, --test-freq 0"));
+  // A checkpoint of an older version, which had none of them, goes on as it was.
+  TensorFile old = newest(photos.folder / "new");
+  nlohmann::json options = nlohmann::json::parse(old.metadata.at("options"));
+  for (const char* key : {"epochs", "test-freq", "test-one"}) options.erase(key);
+  old.metadata["options"] = options.dump();
+  std::filesystem::create_directory(photos.folder / "old");
+  write_safetensors(photos.folder / "old/3.1.safetensors", old);
+  const Outcome resumed = run_well({"--load-file", photos.folder / "old", "--epochs", "5"});
+  CHECK_THAT(resumed.out,
+             Catch::Contains("Not given, and so as in cuda-convnet2: --test-freq 57 (batches between "
+                             "tests), --test-one 1"));
+  CHECK(count(resumed.out, "Saved checkpoint") == 1);
+  // cuda-convnet2's own batches keep its defaults.
+  const Outcome pickles = run_well(without(photos.train("pickles", "pickles"), {"--test-freq"}));
+  CHECK_THAT(pickles.out, Catch::Contains("Not given, and so as in cuda-convnet2: --test-freq 57"));
+}
+
 }  // namespace convnet

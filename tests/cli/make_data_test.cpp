@@ -4,9 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "providers/pickle.h"
+#include "providers/provider.h"
 #include "tests/catch.h"
 #include "tests/cli/run_program.h"
 #include "tests/data/image_folders.h"
@@ -106,7 +109,9 @@ TEST_CASE("make-data says what it finds and makes") {
                        "data_batch_2: 5 of 7 images are done\n" +
                        "data_batch_1000: 7 of 7 images are done\n" + source.target.path() +
                        "/set: 5 training images (--train-range 0-2), 2 validation images " +
-                       "(--test-range 1000)\n");
+                       "(--test-range 1000)\ntrain on it: convnet train " + source.target.path() +
+                       "/set --layer-def NET.cfg --layer-params NET-params.cfg --epochs 90 --test-freq 0 "
+                       "--test-one 0 --save-file RUN\n");
   CHECK(run.err.empty());
   const auto made = all_files(source.target / "set");
   CHECK(made.size() == 5);
@@ -238,9 +243,9 @@ TEST_CASE("make-data takes the classes of photos from a table") {
                 test_images::png(test_images::waves(20, 20, i)));
   write_file(folder / "labels.csv", "id,label\r\n0,10\r\n1,9\r\n3.png,\"9\"\r\n4,10\r\n");
   const auto make = [&](const Args& more) {
-    return run_program(
-        Args{"make-data", "--src", folder / "photos", "--labels", folder / "labels.csv", "--size", "16"} +
-        more);
+    return run_program(Args{"make-data", "--src", folder / "photos", "--labels", folder / "labels.csv",
+                            "--size", "16", "--hold-out", "0"} +
+                       more);
   };
   const Outcome run = make({"--dst", folder / "set"});
   INFO(run.out << run.err);
@@ -273,7 +278,58 @@ TEST_CASE("make-data takes the classes of photos from a table") {
                                     "--size", "16", "--dst", folder / "of-tar"});
   INFO(tars.err);
   CHECK(tars.code == 0);
-  CHECK(tars.out.starts_with(folder / "p.tar: 2 training images, 0 validation images, 2 classes\n"));
+  CHECK(tars.out.starts_with(folder /
+                             "p.tar: 1 training images, 1 validation images (a tenth, held out by a hash "
+                             "of their names), 2 classes\n"));
+}
+
+TEST_CASE("make-data holds out the tenth that a run on the folders would") {
+  const TempFolder folder;
+  for (int i = 0; i < 40; ++i)
+    write_below(folder / "photos", (i % 2 ? "cat/" : "dog/") + std::to_string(i) + ".png",
+                plain_png(20, 20, static_cast<std::uint8_t>(i), 9, 9));
+  const auto make = [&](const std::string& dst, const Args& more = {}) {
+    return Args{"make-data", "--src", folder / "photos", "--dst", folder / dst, "--size", "16"} + more;
+  };
+  ImageOptions options;
+  options.image_size = 16;
+  options.hold_out = true;
+  const auto direct = make_provider("image", folder / "photos", 0, options);
+  const std::int64_t held_out = direct->images_in(2);
+  CHECK(held_out > 0);
+  CHECK(direct->images_in(1) + held_out == 40);
+  const Outcome run = run_well(make("set"));
+  CHECK_THAT(
+      run.out,
+      Catch::StartsWith((folder / "photos") + ": " + std::to_string(40 - held_out) + " training images, " +
+                        std::to_string(held_out) +
+                        " validation images (a tenth, held out by a hash of their names), 2 classes\n") &&
+          Catch::Contains(std::to_string(held_out) + " validation images (--test-range 1000)\n"));
+  const auto made = make_provider("image", folder / "set", 0, {});
+  CHECK(made->count_images(0) == 40 - held_out);
+  CHECK(made->count_images(1000) == held_out);
+  // The classes of the images that are held out.
+  const auto labels_in = [](const Provider& provider, int batch) {
+    const DataBatch data = provider.read({batch, 0}, {});
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(data.images));
+    std::memcpy(labels.data(), data.matrices[1].data(), data.matrices[1].size());
+    std::sort(labels.begin(), labels.end());
+    return labels;
+  };
+  CHECK(labels_in(*made, 1000) == labels_in(*direct, 2));
+
+  const Outcome none = run_well(make("all", {"--hold-out", "0"}));
+  CHECK_THAT(none.out, Catch::Contains(": 40 training images, 0 validation images, 2 classes\n") &&
+                           Catch::Contains("it has one batch, and none to test with: --hold-out 1, or a "
+                                           "--batch-size of at most 20, makes one\n"));
+  // Another choice is another data set, and older versions held nothing out.
+  check_refused(make("all"), (folder / "all") +
+                                 ": holds a data set made with --hold-out 0 (now 1); make this one in "
+                                 "another folder");
+  // A single image cannot be held out.
+  write_below(folder / "one", "cat/0.png", plain_png(20, 20, 9, 9, 9));
+  check_refused({"make-data", "--src", folder / "one", "--dst", folder / "of-one", "--size", "16"},
+                "there is one image, and none is left to test with; --hold-out 0 makes it a training image");
 }
 
 TEST_CASE("make-data takes tars") {
@@ -284,7 +340,7 @@ TEST_CASE("make-data takes tars") {
                                           tars::member(key + ".cls", std::to_string(i)) + tars::end());
     return folder / key + ".tar";
   };
-  const Args rest = {"--dst", folder / "set", "--size", "16"};
+  const Args rest = {"--dst", folder / "set", "--size", "16", "--hold-out", "0"};
   const Outcome run = run_program(Args{"make-data", "--src", shard(0) + "," + shard(1)} + rest);
   INFO(run.err);
   CHECK(run.code == 0);

@@ -33,6 +33,20 @@ TEST_CASE("a wrong option is named") {
       {{"-f", "run"}, "unknown option '-f'; did you mean '--load-file'?"},
       {{"--lr", "0.1"},
        "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer"},
+      {{"--pretrained", "net.pth"},
+       "unknown option '--pretrained'; use --init-from, which starts a new run from the weights of a "
+       "checkpoint, or of a safetensors file with PyTorch's names"},
+      {{"--Weights=net.pth"}, "unknown option '--Weights'; use --init-from"},
+      {{"--resume", "run"}, "unknown option '--resume'; did you mean '--load-file'?"},
+      {{"--workers", "4"}, "unknown option '--workers'; did you mean '--decode-threads'?"},
+      {{"-j4"}, "unknown option '-j4'"},
+      {{"-j", "4"}, "unknown option '-j'; did you mean '--decode-threads'?"},
+      {{"--batch_size=64"}, "unknown option '--batch_size'; did you mean '--mini'?"},
+      {{"--optimizer", "sgd"},
+       "optimizer is a key of the parameter file: sgd, nesterov, adamw, rmsprop or lars"},
+      {{"--lr-scheduler", "x"}, "schedules are values of epsW and epsB in the parameter file, like cosine["},
+      {{"--num-classes", "10"}, "the number of classes is that of the outputs of the last fc layer"},
+      {{"--set", ",,,", "--set", "a.b=1"}, "--set expects LAYER.KEY=VALUE, like conv1.epsW=0.01, or several"},
       {{"--momentum", "0.9"},
        "unknown option '--momentum'; momentum is a key of the parameter file: momW and momB of each layer"},
       {{"--batch-size=64"}, "unknown option '--batch-size'; did you mean '--mini'?"},
@@ -50,13 +64,13 @@ TEST_CASE("a wrong option is named") {
       {{"--mini", "1e3"}, "--mini expects an integer between 1 and 16777216, not '1e3'"},
       {{"--epochs", "99999999999"},
        "--epochs expects an integer between 0 and 1000000000, not '99999999999'"},
-      {{"--test-freq=0"}, "--test-freq expects an integer between 1 and 1000000000, not '0'"},
+      {{"--test-freq=-1"}, "--test-freq expects an integer between 0 and 1000000000, not '-1'"},
       {{"--keep", "0"}, "--keep expects an integer between 1 and 1000000000, not '0'"},
       {{"--threads", "many"}, "--threads expects an integer between 0 and 4096, not 'many'"},
       {{"--seed", "1.5"}, "--seed expects a whole number, not '1.5'"},
       {{"--seed", "-1"}, "--seed expects a number between 0 and 9.007199254740992e+15, not '-1'"},
       {{"--test-one", "2"}, "--test-one expects 0 or 1 (also true/false, yes/no, on/off), not '2'"},
-      {{"--device", "gpu"}, "--device expects one of auto, cpu, cuda, not 'gpu'"},
+      {{"--device", "gpu"}, "--device expects one of auto, cpu, cuda, not 'gpu'; did you mean 'cuda'?"},
       {{"--train-range", "5-1"},
        "--train-range '5-1' is empty: the first batch comes before the last one, as in 1-5"},
       {{"--test-range", "x"},
@@ -93,6 +107,58 @@ TEST_CASE("a wrong option is named") {
   for (const Mistake& mistake : mistakes)
     check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + mistake.args, mistake.message);
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
+}
+
+TEST_CASE("a data set may be named without an option") {
+  const Workshop shop;
+  shop.write_data();
+  const Args train = shop.net() + Args{"--mini", "16", "--epochs", "1", "--save-file"};
+  const Outcome named = run_well(Args{"train"} + train + Args{shop / "a", shop.data_path()});
+  CHECK(named.err == shop.data_path() + " is read as the data set: --data-provider mnist --data-path " +
+                         shop.data_path() + "\n");
+  const Outcome given =
+      run_well(train + Args{shop / "b", "--data-provider", "mnist", "--data-path", shop.data_path()});
+  CHECK(count(named.out, "\n") == count(given.out, "\n"));
+  CHECK(read_checkpoint(shop / "a").options.at("data-path") == shop.data_path());
+  // Between options, behind a flag, and with a provider; for the commands that take such a command line, too.
+  run_well(Args{"--shuffle", shop.data_path(), "--data-provider", "mnist"} + train + Args{shop / "c"});
+  CHECK_THAT(run_well(Args{"plan", shop.data_path()} + shop.net()).out, Catch::Contains("parameters; "));
+  check_refused(Args{"train", shop.data_path(), "--data-path", "other"} + train + Args{shop / "d"},
+                "unexpected argument '" + shop.data_path() + "'; a data set is given with --data-path " +
+                    shop.data_path());
+  check_refused({shop.data_path()},
+                "unknown command '" + shop.data_path() + "'; to train on a data set, type: convnet train ");
+  // Other words are called what they look like.
+  check_refused(Args{"train", shop / "a"} + train + Args{shop / "d"},
+                "unexpected argument '" + (shop / "a") + "'; --load-file " + (shop / "a") +
+                    " goes on from its checkpoint, --init-from " + (shop / "a") +
+                    " starts a new run from its weights");
+  check_refused(
+      Args{"train", shop.definition_path()} + shop.dummy(),
+      "'; --layer-def names the file of the layers, --layer-params that of their learning parameters");
+  // Folders that no provider knows are explained by the provider of images.
+  std::filesystem::create_directory(shop / "flat");
+  write_file(shop / "flat/photo.jpg", "");
+  check_refused(Args{"train", shop / "flat"} + train + Args{shop / "d"},
+                "photos belong in a folder for each class, or --labels names a table of their classes");
+}
+
+TEST_CASE("layer files in place of each other are called swapped") {
+  const Workshop shop;
+  const std::string message =
+      shop.parameters_path() + " and " + shop.definition_path() +
+      " look swapped: the second says what the layers are, with a 'type' for each; type "
+      "--layer-def " +
+      shop.definition_path() + " --layer-params " + shop.parameters_path() + "\n";
+  for (const Args& command : {Args{"--save-file", shop / "run"}, Args{"plan"}, Args{"bench"}}) {
+    Args args = command;
+    const bool trains = command.size() > 1;
+    args = args + Args{"--data-provider",      "dummy-1x8x8-10", "--layer-def",
+                       shop.parameters_path(), "--layer-params", shop.definition_path()};
+    CHECK(check_refused(args + (trains ? Args{"--train-range", "1", "--test-range", "2"} : Args{}),
+                        "look swapped")
+              .err == message);
+  }
 }
 
 TEST_CASE("the value of an unknown option is no second mistake") {
@@ -164,26 +230,54 @@ TEST_CASE("runs that count tests make one each epoch, unless an option says when
   const Args train = shop.dummy() + Args{"--epochs", "3"};
   const auto tests = [](const Outcome& run) { return count(run.out, "Saved checkpoint"); };
   const std::string note =
-      "is not given, and --patience needs tests: there is one at the end of each epoch "
-      "(--test-freq 2)";
+      "Not given, and chosen for --patience: --test-freq 0 (a test at the end of each epoch)";
   const Outcome counted = run_well(train + Args{"--save-file", shop / "a", "--patience", "9"});
   INFO(counted.out);
   CHECK(tests(counted) == 3);
-  CHECK_THAT(counted.out, Catch::Contains("--test-freq " + note) && !Catch::Contains("--test-freq 57"));
+  CHECK_THAT(counted.out, Catch::Contains(note) && !Catch::Contains("--test-freq 57"));
   const Outcome resumed = run_well({"--load-file", shop / "a", "--epochs", "5"});
   CHECK(tests(resumed) == 2);
   const Outcome few = run_well(train + Args{"--save-file", shop / "few", "--plateau", "0.1,9"});
   CHECK_THAT(few.out,
-             Catch::Contains("--plateau needs tests: there is one at the end of each epoch") &&
+             Catch::Contains("chosen for --plateau: --test-freq 0") &&
                  Catch::Contains("Note: --plateau 0.1,9 lowers no rate: that takes 11 tests, and the run "
-                                 "has "));
+                                 "has 3\n"));
   const Outcome best = run_well(train + Args{"--save-file", shop / "b", "--keep-best", "logprob"});
   CHECK(tests(best) == 3);
-  CHECK_THAT(best.out, Catch::Contains("--keep-best needs tests"));
+  CHECK_THAT(best.out, Catch::Contains("chosen for --keep-best: --test-freq 0"));
   const Outcome given =
       run_well(train + Args{"--save-file", shop / "c", "--patience", "9", "--test-freq", "3"});
   CHECK(tests(given) == 2);
-  CHECK_THAT(given.out, !Catch::Contains(note));
+  CHECK_THAT(given.out, !Catch::Contains("--test-freq"));
+  // A run that did not compare tests keeps its other batches.
+  run_well(train + Args{"--save-file", shop / "old"});
+  const Outcome later = run_well({"--load-file", shop / "old", "--epochs", "5", "--keep-best", "logprob"});
+  CHECK(tests(later) == 2);
+  CHECK_THAT(later.out,
+             Catch::Contains("--test-freq is not given, and --keep-best compares tests: there is one at "
+                             "the end of each epoch\n"));
+}
+
+TEST_CASE("tests that are compared have the same images") {
+  const Workshop shop;
+  const Args train =
+      shop.net() +
+      Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1", "--test-range", "2-4", "--epochs", "3",
+           "--keep-best",     "logprob",        "--save-file"};
+  const auto images_of_tests = [](const std::string& run) {
+    std::vector<std::int64_t> images;
+    for (const HistoryEntry& entry : read_checkpoint(run).state.history)
+      if (entry.test_batch >= 0) images.push_back(entry.costs.images);
+    return images;
+  };
+  const Outcome all = run_well(train + Args{shop / "all"});
+  CHECK_THAT(all.out, Catch::Contains("--test-one 0 (each test uses all test batches)") &&
+                          !Catch::Contains("Note: with --test-one 1"));
+  CHECK(images_of_tests(shop / "all") == std::vector<std::int64_t>{3000, 3000, 3000});
+  const Outcome one = run_well(train + Args{shop / "one", "--test-one", "1"});
+  CHECK_THAT(one.out, Catch::Contains("Note: with --test-one 1 each test uses other images, and --keep-best "
+                                      "compares such tests; with --test-one 0 each uses all of them\n"));
+  CHECK(images_of_tests(shop / "one") == std::vector<std::int64_t>{1000, 1000, 1000});
 }
 
 TEST_CASE("a run notes what it would otherwise take in silence") {
@@ -490,8 +584,8 @@ TEST_CASE("a data set that is not whole is refused with the file at fault") {
   check_file(labels, idx_file({39}, std::string(39, '\0')),
              images + " holds 40 images, but " + labels + " holds 39 labels");
 
-  check_refused(train + Args{"--train-range", "3"},
-                "--train-range 3: batch 3 is not in " + set + "; it has 1-2 (training 1, test 2)");
+  check_refused(train + Args{"--train-range", "3"}, "--train-range 3: batch 3 is not in " + set +
+                                                        "; its batch numbers: 1-2 (training 1, test 2)");
   check_refused(train + Args{"--data-path", shop / "none"},
                 "--data-path " + (shop / "none") + ": no such folder");
   check_refused(shop.net() + Args{"--data-provider", "mnist", "--train-range", "1", "--test-range", "2"} +

@@ -38,10 +38,9 @@ const std::string seconds = R"( \(\d+\.\d{3} sec\))";
 const std::string number = R"(\d\.\d{6}e[-+]\d\d)";
 const std::string devices = R"(Devices: cpu:0, 1 thread\(s\); minibatches of \d+ images; no GPU: .+)";
 const std::vector<std::string> test_block = {
-    "======================Test output======================",
-    cost + seconds,
-    "----------------------Averages-------------------------",
-    cost,
+    "======================Test output======================", cost + seconds,
+    "----------------------Averages-------------------------", cost};
+const std::vector<std::string> magnitudes = {
     R"(Layer 'conv1' weights\[0\]: )" + number + R"( \[)" + number + R"(\] \[)" + number + R"(\])",
     "Layer 'conv1' biases: " + number + R"( \[)" + number + R"(\])",
     R"(Layer 'fc10' weights\[0\]: )" + number + R"( \[)" + number + R"(\] \[)" + number + R"(\])",
@@ -76,6 +75,19 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
   CHECK(run.err.empty());
   CHECK(run.out.find('\r') == std::string::npos);
   CHECK(files_in(shop / "out") == std::vector<std::string>{"2.1.safetensors", "2.2.safetensors"});
+}
+
+TEST_CASE("the magnitudes of weights, which users grep for, are printed with --verbose") {
+  const Workshop shop;
+  const std::string out = run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "2",
+                                                       "--test-freq", "2", "--verbose", "1"})
+                              .out;
+  const std::vector<std::string> lines = lines_of(out);
+  INFO(out);
+  for (const std::string& pattern : magnitudes)
+    CHECK(std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+            return std::regex_match(line, std::regex(pattern));
+          }) == 2);
 }
 
 TEST_CASE("option --test-only prints one line a batch, and the costs do not depend on --mini") {

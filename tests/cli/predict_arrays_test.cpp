@@ -154,7 +154,7 @@ TEST_CASE("predict takes records of numbers that are no images") {
   write_file(shop / "x.npy", npy_file("|u1", "3, 64", bytes_of_images<std::uint8_t>(3, pixel)));
   CHECK(count(run_well({"predict", shop / "run", shop / "x.npy"}).out, "\n") == 3);
   check_refused({"predict", shop / "run", shop / "x.png"},
-                (shop / "x.png") + ": the net was not trained on images but on 64 numbers each");
+                (shop / "x.png") + ": the net was not trained on images but on 64 numbers each", 1);
 }
 
 TEST_CASE("predict skips arrays that do not fit the net's data set, and records that are not finite") {
@@ -163,7 +163,7 @@ TEST_CASE("predict skips arrays that do not fit the net's data set, and records 
   const std::string run = shop / "run", bad = shop / "bad.npy";
   const auto refused_as = [&](const std::string& contents, const std::string& why) {
     write_file(bad, contents);
-    check_refused({"predict", run, bad}, bad + ": " + why);
+    check_refused({"predict", run, bad}, bad + ": " + why, 1);
     const Outcome mixed = run_program({"predict", run, bad, images.array()});
     INFO(mixed.err);
     CHECK(mixed.code == 1);
@@ -203,7 +203,8 @@ TEST_CASE(
   run_well(shop.mnist() + Args{"--save-file", shop / "bytes", "--epochs", "1"});
   write_file(shop / "x.npy", npy_file("<f4", "3, 8, 8", bytes_of_images<float>(3, float_pixel)));
   check_refused({"predict", shop / "bytes", shop / "x.npy"},
-                (shop / "x.npy") + ": its numbers are no bytes, but the net's data set has images of uint8");
+                (shop / "x.npy") + ": its numbers are no bytes, but the net's data set has images of uint8",
+                1);
   shop.write(
       "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
       "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
@@ -214,7 +215,7 @@ TEST_CASE(
   run_well(shop.net() + Args{"--data-provider", "image", "--data-path", shop / "photos", "--inner-size", "16",
                              "--image-size", "20", "--epochs", "1", "--save-file", shop / "run"});
   check_refused({"predict", shop / "run", shop / "x.npy"},
-                (shop / "x.npy") + ": the net was trained on photographs (--data-provider image)");
+                (shop / "x.npy") + ": the net was trained on photographs (--data-provider image)", 1);
 }
 
 }  // namespace convnet

@@ -184,13 +184,6 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
   for (const auto& [args, message] : std::vector<std::pair<Args, std::string>>{
            {{}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
-           {{digits.shop / "run", digits.shop / "run"}, "there is no image in this folder"},
-           {{digits.shop / "run", digits.shop.data_path()},
-            "there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp), but a data set: "
-            "'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
-                digits.shop.data_path() + " --test-range BATCHES' writes the probabilities of its images"},
-           {{digits.shop / "run", arrays},
-            ", but an array: " + arrays + "/x.npy in place of the folder takes"},
            {{digits.shop / "no-run", digits.file(0)}, "no-run"},
            {{digits.shop / "run", digits.file(0), "--json", "1", "--csv", "1"}, "exclude each other"},
            {{digits.shop / "run", digits.file(0), "--softmax", "prob"}, "did you mean 'probs'"},
@@ -200,6 +193,14 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
     CHECK(refused.code == 2);
     CHECK(refused.err.find(message) != std::string::npos);
   }
+  for (const auto& [name, message] : std::vector<std::pair<std::string, std::string>>{
+           {digits.shop / "run", "there is no image in this folder"},
+           {digits.shop.data_path(),
+            "there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp), but a data set: "
+            "'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
+                digits.shop.data_path() + " --test-range BATCHES' writes the probabilities of its images"},
+           {arrays, ", but an array: " + arrays + "/x.npy in place of the folder takes"}})
+    check_refused({"predict", digits.shop / "run", name}, message, 1);
 }
 
 TEST_CASE("options of predict stand anywhere, and flags take no name for their value") {
@@ -237,7 +238,7 @@ TEST_CASE("predict skips folders without images, if there are other files") {
   const json files = json::parse(listed.out)["files"];
   CHECK(files.size() == 2);
   CHECK(std::count_if(files.begin(), files.end(), [](const json& f) { return f.contains("error"); }) == 1);
-  check_refused({"predict", run, empty}, empty + ": there is no image in this folder");
+  check_refused({"predict", run, empty}, empty + ": there is no image in this folder", 1);
 }
 
 TEST_CASE("predict reads names from stdin, of whatever system they are") {
@@ -254,9 +255,9 @@ TEST_CASE("predict reads names from stdin, of whatever system they are") {
   write_file(digits.shop / "blank", "\n\r\n");
   for (const std::string& list : {std::string("/dev/null"), digits.shop / "blank"}) {
     const Outcome none = piped(list);
-    CHECK(none.code == 2);
-    CHECK_THAT(none.err,
-               Catch::Contains("stdin is empty; it should have names of files or folders, a line each"));
+    CHECK(none.code == 1);
+    CHECK_THAT(none.err, Catch::Contains("stdin is empty; it should have names of files or folders, a line "
+                                         "each, or an image"));
     const Outcome other = piped(list, {digits.file(0)});
     CHECK(other.code == 1);
     CHECK(count(other.out, "\n") == 2);
@@ -309,7 +310,7 @@ TEST_CASE("predict refuses nets that need more than the bytes of images") {
     CHECK(run.out.find("  use it:      convnet predict " + (shop / "floats") + " ARRAY.npy...") !=
           std::string::npos);
     check_refused({"predict", shop / "floats", digits.file(0)},
-                  digits.file(0) + ": the net was trained on arrays of float32");
+                  digits.file(0) + ": the net was trained on arrays of float32", 1);
   }
   // A second array of numbers, which is added to the fully connected layer.
   shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\n",
@@ -323,6 +324,63 @@ TEST_CASE("predict refuses nets that need more than the bytes of images") {
                              "--save-file", shop / "two"});
   check_refused({"predict", shop / "two", digits.file(0)},
                 "net.cfg:21: layer 'more' reads matrix 2 of the data set (dataIdx=2)");
+}
+
+TEST_CASE("predict answers each name on stdin before it waits for the next") {
+  const Digits digits;
+  const std::string names = digits.shop / "names";
+  REQUIRE(mkfifo(names.c_str(), 0600) == 0);
+  Program program(in_shell("\"$@\" < '" + names + "'", {"predict", digits.shop / "run", "-", "--csv"}),
+                  "/bin/sh");
+  {
+    std::ofstream list(names);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      list << digits.file(i) << std::endl;
+      REQUIRE(program.printed(digits.file(i) + ",", 1));
+    }
+    // Several at once, of which one is no file, come in their order.
+    list << digits.file(2) << "\n"
+         << digits.shop / "none.png"
+         << "\n"
+         << digits.file(3) << std::endl;
+    REQUIRE(program.printed(digits.file(3) + ",", 1));
+  }
+  const Outcome outcome = program.finish();
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out == run_well({"predict", digits.shop / "run", digits.file(0), digits.file(1),
+                                 digits.file(2), digits.file(3), "--csv"})
+                           .out);
+  CHECK_THAT(outcome.err, Catch::Contains("1 of 5 inputs could not be classified"));
+}
+
+TEST_CASE("predict classifies an image on stdin") {
+  const Digits digits;
+  const std::string run = digits.shop / "run";
+  const auto piped = [&](const std::string& bytes, const Args& more = {}) {
+    write_file(digits.shop / "stdin", bytes);
+    // In two pieces, the first of which ends in the signature.
+    return run_in_shell("(head -c 3 '" + digits.shop / "stdin" + "'; sleep 0.1; tail -c +4 '" +
+                            digits.shop / "stdin" + "') | \"$@\"",
+                        Args{"predict", run, "-", "--csv", "1"} + more);
+  };
+  const Outcome image = piped(read_file(digits.file(0)));
+  INFO(image.err);
+  CHECK(image.code == 0);
+  const std::string named = run_well({"predict", run, digits.file(0), "--csv"}).out;
+  CHECK(image.out == replaced(named, digits.file(0) + ",", "'-,"));
+  // With names of files before and after it.
+  const Outcome both = piped(read_file(digits.file(0)), {digits.file(1)});
+  CHECK(both.code == 0);
+  CHECK(count(both.out, "\n") == 3);
+  const Outcome damaged = piped(read_file(digits.file(0)).substr(0, 40));
+  CHECK(damaged.code == 1);
+  CHECK_THAT(damaged.err, Catch::StartsWith("skipped: -: "));
+  const Outcome array = piped(npy_file("|u1", "1, 1, 8, 8", std::string(64, '\1')));
+  CHECK(array.code == 1);
+  CHECK_THAT(array.err, Catch::Contains("stdin is an array"));
+  const Outcome nothing = piped(std::string("\0\n", 2));
+  CHECK(nothing.code == 1);
+  CHECK_THAT(nothing.err, Catch::Contains("a name has no NUL (zero byte)"));
 }
 
 /// Writes net.cfg and params.cfg of a net that tells photographs of four classes apart.

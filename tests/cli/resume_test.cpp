@@ -543,7 +543,10 @@ TEST_CASE("a cost that is not finite stops training and leaves the last good che
   CHECK(std::regex_search(
       run.err, std::regex("is not finite \\(NaN or infinity\\) in training after \\d+ minibatches")));
   CHECK(std::regex_search(run.err, std::regex("'(conv1|fc10|probs|logprob|pool1)")));
-  CHECK(run.err.find("the last good checkpoint is " + folder + "/1.2.safetensors") != std::string::npos);
+  CHECK(run.err.find(
+            "\ntry lower learning rates (epsW and epsB in the parameter file), a tenth to begin with, or "
+            "--clip-norm 1, which bounds the gradient\nthe last good checkpoint is " +
+            folder + "/1.2.safetensors") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder + "/2.1.safetensors"));
   run_well({"--load-file", folder, "--test-only"});
 }

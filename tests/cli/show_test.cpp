@@ -72,7 +72,7 @@ TEST_CASE("show draws curves, filters and predictions, and writes predictions an
 
   const Outcome cost =
       run_well({"show", run, "--show-cost", "logprob", "--cost-idx", "1", "--out", shop / "c.png"});
-  CHECK(cost.out == "Wrote " + shop / "c.png" + ": logprob: top-1 error\n");
+  CHECK(cost.out == "Wrote " + shop / "c.png" + ": logprob: top-1 error in %\n");
   const Picture curve = decode_png(read_file(shop / "c.png"));
   CHECK(curve.width() == 860);
   CHECK(curve.height() == 460);
@@ -420,7 +420,14 @@ TEST_CASE("the page has both scales, learning rates and a drawing of the net") {
   const std::string page = read_file(shop / "page.html");
   CHECK(holds(page, "prefers-color-scheme: dark"));
   // Two values of the cost and the rates, each linear and logarithmic.
-  CHECK(count(page, "<div class=\"linear\">") == count(page, "<div class=\"log\">"));
+  CHECK(count(page, "<div class=\"linear chart\">") == 4);
+  CHECK(count(page, "<div class=\"log chart\">") == 4);
+  // Every drawing says what it shows, and errors are in percent everywhere.
+  CHECK(count(page, "<svg ") == count(page, " role=\"img\" aria-label=\""));
+  CHECK(count(page, "<img ") == count(page, " alt=\"filters "));
+  CHECK_THAT(page, Catch::Contains("aria-label=\"logprob: top-1 error in %: training ") &&
+                       Catch::Contains("aria-label=\"confusion matrix of 10 classes\"") &&
+                       Catch::Contains("aria-label=\"image of "));
   CHECK(holds(page, ">learning rates</text>"));
   std::vector<std::string> series;
   for (const json& chart : charts_of(page))

@@ -46,7 +46,29 @@ inputs=fc
 """
 SUM_PARAMETERS = "[fc]\nepsW=0.000001\nepsB=0.000001\nmomW=0.9\nmomB=0.9\n[sum]\ncoeff=1\n"
 WIDTH = 60
-LIVE = r"\r\x1b\[K([^\r\n]*)"  # the line is erased by a carriage return and an escape sequence
+LIVE = r"\r\x1b\[J([^\r\n]*)\r"  # the line before it is erased, and the cursor goes back to its beginning
+
+
+class Screen:
+    """What a terminal shows: lines as long as they were written, which it breaks at its width, and breaks anew when that
+    changes. The cursor stays at its character, as in common terminals."""
+
+    def __init__(self):
+        self.lines, self.column = [""], 0
+
+    def write(self, text):
+        for piece in re.findall(r"\x1b\[J|.", text, re.DOTALL):
+            if piece == "\r":
+                self.column = self.column // self.width * self.width  # the beginning of the row, not of the line
+            elif piece == "\n":
+                self.lines.append("")
+                self.column = 0
+            elif piece == "\x1b[J":
+                self.lines[-1] = self.lines[-1][:self.column]
+            else:
+                line = self.lines[-1].ljust(self.column)
+                self.lines[-1] = line[:self.column] + piece + line[self.column + 1:]
+                self.column += 1
 
 
 def run_on_terminal(command, width=WIDTH):
@@ -89,7 +111,7 @@ def check(right, what, shown):
 
 
 def without_live_lines(shown):
-    return re.sub(r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)", "", shown).replace("\r\x1b[K", "").replace("\r\n", "\n")
+    return re.sub(r"\r\x1b\[J[^\r\n]*\r(?=\r\x1b\[J)", "", shown).replace("\r\x1b[J", "").replace("\r\n", "\n")
 
 
 def options(folder, program, name, definition, parameters):
@@ -119,21 +141,50 @@ def check_usual_run(command, folder):
     _, shown = run_on_terminal([*command, "--save-file", folder / "b", "--verbose", "1"])
     check("Layer 'fc' weights[0]:" in shown and "learning rate: 0.01 to 0.02" in shown, "--verbose adds nothing", shown)
     piped = subprocess.run([*command, "--save-file", folder / "c"], capture_output=True, text=True, check=True).stdout
+    verbose = subprocess.run([*command, "--save-file", folder / "d", "--verbose", "1"], capture_output=True, text=True,
+                             check=True).stdout
+    check(re.search(r"^Layer 'fc' weights\[0\]: \d\.\d{6}e-\d\d \[\d\.\d{6}e-\d\d\] \[\d\.\d{6}e-\d\d\]\nLayer 'fc' biases: ",
+                    verbose, re.M), "no magnitudes with --verbose in a pipe", verbose)
     check(re.search(r"^1\.2 \(25\.00%\)\.\.\. logprob:  \d+\.\d{6}, \d\.\d{6}, \d\.\d{6} \(\d+\.\d{3} sec\)$", piped,
                     re.M), "a pipe does not get the line of the original", piped)
-    check("=Test output=" in piped and "-Averages-" in piped and "Layer 'fc' weights[0]:" in piped and
-          "\r" not in piped, "a pipe does not get the test of the original", piped)
+    check("=Test output=" in piped and "-Averages-" in piped and "Layer 'fc'" not in piped and "\r" not in piped,
+          "a pipe does not get the test of the original", piped)
 
 
 def check_widths(command, folder):
-    """Loss and error come before the bar, and the time left after it, as far as there is room."""
-    costs = r"^1\.1 \(0\.00%\)\.\.\. logprob: -log p \d+\.\d{4}, top-1 error \d+\.\d\d % "
-    for width, end in ((80, r"\[[#.]{4,9}\] \d+:\d\d left"),
-                       (160, r"\[[#.]{20}\] \d+:\d\d left, \d+:\d\d of the run, \d+ images/s$")):
+    """Loss and error come before the bar, and the time left after it, that of the run and the speed as far as there is room."""
+    short = r"^1\.1 \(0%\) logprob \d+\.\d{3}, \d+\.\d % "
+    for width, line in ((46, short + r"\d+:\d\d left$"),
+                        (60, short + r"\[[#.]{6,20}\] \d+:\d\d left$"),
+                        (80, short + r"\[[#.]{6,20}\] \d+:\d\d left, run \d+:\d\d, \d+ img/s$"),
+                        (160, r"^1\.1 \(0\.00%\)\.\.\. logprob: -log p \d+\.\d{4}, top-1 error \d+\.\d\d % "
+                              r"\[[#.]{20}\] \d+:\d\d left, \d+:\d\d of the run, \d+ images/s$")):
         _, shown = run_on_terminal([*command, "--save-file", folder / str(width)], width)
         live = re.findall(LIVE, shown)
-        check(any(re.search(costs + end, piece) for piece in live), f"no loss, error and time in {width} columns", shown)
+        check(any(re.search(line, piece) for piece in live), f"no loss, error and times in {width} columns", shown)
         check(all(len(piece) < width for piece in live if "[" in piece), "a live line is too wide", shown)
+
+
+def check_narrowing(command, folder):
+    """No part of a live line stays when the terminal becomes narrower while the line is shown."""
+    main, side = pty.openpty()
+    screen = Screen()
+    resize = lambda width: (fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0)),
+                            setattr(screen, "width", width))
+    resize(160)
+    with subprocess.Popen([*command, "--save-file", folder / "narrowing"], stdout=side, stderr=side,
+                          stdin=subprocess.DEVNULL) as process:
+        shown = ""
+        while not re.search(LIVE, shown):
+            shown += os.read(main, 65536).decode()
+        end = re.search(LIVE, shown).end()
+        screen.write(shown[:end])
+        resize(50)
+        os.close(side)
+        screen.write(shown[end:] + read_all(main))
+    left = [line for line in screen.lines if re.search(r"\[[#.]{6,}\]| left", line)]
+    check(not left, "parts of live lines stay", "\n".join(screen.lines))
+    check(any(line.startswith("1.2 (25.00%)... logprob: -log p ") for line in screen.lines), "no batch", "\n".join(screen.lines))
 
 
 def check_watched_costs(program, folder):
@@ -212,6 +263,7 @@ def main():
         command = options(folder, program, "net", DEFINITION, PARAMETERS)
         check_usual_run(command, folder)
         check_widths(command, folder)
+        check_narrowing(command, folder)
         check_watched_costs(program, folder)
         check_rates(program, folder)
         check_predict(program, folder)

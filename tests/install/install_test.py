@@ -1,6 +1,7 @@
 """Installs the build into a temporary prefix and tries what is there: install_test.py BUILD_DIR SOURCE_DIR BUILD_TYPE"""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,11 @@ def check_program(prefix):
     shared = prefix / "share/convnet"
     for name in ["configs/lenet.cfg", "bench/models/nvlink-8gpu.json"]:
         assert (shared / name).exists(), name
+    # The scripts explain themselves, and leave nothing beside them.
+    for name in ["make-images-from-mnist", "make-cifar-from-mnist"]:
+        script = subprocess.run([shared / "scripts" / name], text=True, capture_output=True)
+        assert f"scripts/{name} FOLDER" in script.stdout + script.stderr, script
+    assert len(list((shared / "scripts").iterdir())) == 3, list((shared / "scripts").iterdir())
     assert (prefix / "share/doc/convnet/docs/layers.md").exists()
     plan = run(program, "plan", *NET, "--mini", "8", "--model", "bench/models/nvlink-8gpu.json", cwd=shared)
     assert "conv1" in plan.stdout
@@ -79,6 +85,14 @@ def check_other_shells(prefix):
             print(f"skipped: the syntax of {path.name}, without {shell}")
 
 
+def check_maintainer():
+    """The package has a maintainer with an address that mail can have."""
+    config = (pathlib.Path(BUILD) / "CPackConfig.cmake").read_text()
+    contact = re.search(r'^set\(CPACK_PACKAGE_CONTACT "(.*)"\)$', config, re.M).group(1)
+    assert re.fullmatch(r"[^<>]+ <[^<>@\s]+@[^<>@\s]+>", contact), contact
+    assert not contact.endswith(".invalid>"), contact
+
+
 def check_uninstall(prefix):
     """Uninstalling removes all that was installed, nothing else, and is refused when it is repeated."""
     installed = [path for path in prefix.rglob("*") if not path.is_dir()]
@@ -100,6 +114,7 @@ def check_uninstall(prefix):
 manifest = pathlib.Path(BUILD) / "install_manifest.txt"
 kept = manifest.read_bytes() if manifest.exists() else None
 try:
+    check_maintainer()
     with tempfile.TemporaryDirectory() as folder:
         prefix = pathlib.Path(folder) / "prefix"
         run("cmake", "--install", BUILD, "--prefix", prefix)

@@ -140,9 +140,9 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
     CHECK(labels_of(provider->load(1000))[1] == 1001 % 3);
     CHECK(message_of<InputError>([&] {
             provider->check_range({0, 3}, "--train-range");
-          }) == "--train-range 0-3: batch 1 is not in " + folder.path() + "; it has 0, 3, 1000");
+          }) == "--train-range 0-3: batch 1 is not in " + folder.path() + "; its batch numbers: 0, 3, 1000");
     CHECK(message_of<InputError>([&] { provider->load(2); }) ==
-          folder.path() + ": there is no batch 2; it has 0, 3, 1000");
+          folder.path() + ": there is no batch 2; its batch numbers: 0, 3, 1000");
   }
   SECTION("rows") {
     for (const char* name : {"data_batch_1", "data_batch_2", "test_batch"})
@@ -153,7 +153,7 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
     const auto provider = open(folder.path());
     CHECK(holds(provider->load(3), 0, 7));
     CHECK(message_of<InputError>([&] { provider->images_in(4); }) ==
-          folder.path() + ": there is no batch 4; it has 1-3");
+          folder.path() + ": there is no batch 4; its batch numbers: 1-3");
   }
   SECTION("a batch as large as an image is read by whether there is a mean image") {
     const auto square = [&](const std::string& data) {

@@ -324,7 +324,8 @@ TEST_CASE("pixels are divided by their channel's deviation", "[crop]") {
 TEST_CASE("options that do not fit the images are refused", "[crop]") {
   CHECK(message_of<InputError>([] {
           cropped({7, 0, false});
-        }) == "--inner-size 7: the images are 2x6x6 (channels x height x width)");
+        }) ==
+        "--inner-size 7: the images are 2x6x6 (channels x height x width), and a crop can be at most 6");
   const auto dummy = [](const ImageOptions& options) {
     return message_of<InputError>([&] { make_provider("dummy-labeled-5", "", 0, options); });
   };

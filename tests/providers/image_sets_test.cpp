@@ -40,7 +40,8 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   CHECK(parts->images_in(2) == 5);
   CHECK(message_of<InputError>([&] {
           parts->check_range({1, 3}, "--train-range");
-        }) == "--train-range 1-3: batch 3 is not in " + folder / "two" + "; it has 1 (train), 2 (val)");
+        }) ==
+        "--train-range 1-3: batch 3 is not in " + folder / "two" + "; its batch numbers: 1 (train), 2 (val)");
   std::filesystem::create_directories(folder / "two/val/other");
   CHECK(read_error_of(folder / "two") ==
         folder / "two/val" + ": class 'other' is not in " + folder / "two/train");

@@ -139,7 +139,8 @@ TEST_CASE("the meta's mean image is cut at its centre; a scalar takes its place"
   CHECK(read_error_of(folder.path(), sized(24))
             .starts_with("--image-size 24: batches.meta says that the images are of size 20"));
   CHECK(read_error_of(folder.path(), sized(0, 21)) ==
-        "--inner-size 21: the images are of size 20 (their shorter side)");
+        "--inner-size 21: the images are of size 20 (their shorter side), and a crop can be at most that; "
+        "'convnet make-data --size 24' makes larger ones of the original photos");
 
   write_file(folder / "batches.meta",
              meta(3, 20, 20, {{"data_mean", pickles::array({3}, "f4", floats({1, 2, 3}))}}));

@@ -105,7 +105,7 @@ TEST_CASE("mnist numbers training batches first, then test batches", "[providers
   check_batch(*provider, 5, 10'000, 1);
   for (int batch : {-1, 0, 6}) {
     const std::string expected =
-        set.folder.path() + ": there is no batch " + std::to_string(batch) + "; it has 1-5";
+        set.folder.path() + ": there is no batch " + std::to_string(batch) + "; its batch numbers: 1-5";
     CHECK(message_of<InputError>([&] { provider->load(batch); }) == expected);
     CHECK(message_of<InputError>([&] { provider->images_in(batch); }) == expected);
   }
@@ -131,7 +131,8 @@ TEST_CASE("mnist checks a range", "[providers]") {
   const auto error = [&](BatchRange range) {
     return message_of<InputError>([&] { provider->check_range(range, "--train-range"); });
   };
-  const std::string rest = " not in " + set.folder.path() + "; it has 1-5 (training 1-3, test 4-5)";
+  const std::string rest =
+      " not in " + set.folder.path() + "; its batch numbers: 1-5 (training 1-3, test 4-5)";
   CHECK(error({1, 9}) == "--train-range 1-9: batches 6-9 are" + rest);
   CHECK(error({1, 6}) == "--train-range 1-6: batch 6 is" + rest);
   CHECK(error({7, 9}) == "--train-range 7-9: batches 7-9 are" + rest);
@@ -322,7 +323,7 @@ TEST_CASE("mnist reads Fashion-MNIST", "[providers]") {
   CHECK(message_of<InputError>([&] {
           provider->check_range({1, 9}, "--train-range");
         }) == "--train-range 1-9: batches 8-9 are not in " + std::string(fashion_mnist) +
-                  "; it has 1-7 (training 1-6, test 7)");
+                  "; its batch numbers: 1-7 (training 1-6, test 7)");
   double mean = 0;
   for (float value : provider->mean_image({1, 6})) mean += double{value} / 784;
   CHECK(mean / 255 == Approx(0.2860).margin(0.00005));  // as published for this data set

@@ -5,6 +5,8 @@ script runs and says the values under the pointer, and hostile names stay text.
 Exit code 77 (ctest: skipped) where there is no Chromium; `scripts/setup dev` installs it.
 """
 
+import html
+import json
 import pathlib
 import re
 import shutil
@@ -58,6 +60,18 @@ POINTING = """<script>
 addEventListener('load', () => {
   const svg = document.querySelector('svg[data-chart]'), box = svg.getBoundingClientRect();
   svg.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width / 2, clientY: box.top + 100}));
+});
+</script></body>"""
+# Puts into the title how wide the page is, and how large the smallest text of its drawings.
+MEASURING = """<script>
+addEventListener('load', () => {
+  const shown = [...document.querySelectorAll('svg text')].filter(text => text.getBoundingClientRect().height > 0);
+  const size = text => parseFloat(text.getAttribute('font-size')) * text.getScreenCTM().d;
+  document.title = JSON.stringify({
+    'width': document.documentElement.scrollWidth,
+    'smallest text': Math.min(...shown.map(size)),
+    'unlabelled': document.querySelectorAll('svg:not([role=img][aria-label]), img:not([alt])').length,
+  });
 });
 </script></body>"""
 
@@ -115,6 +129,16 @@ def main():
         assert 'class="scripted"' in dom, "the page's script did not run to its end"
         title = re.search("<title>(.*?)</title>", dom).group(1)
         assert title.endswith("3.2.safetensors"), title
+
+        # On a phone nothing is wider than the page, though parts of it can be moved within theirs; text is not tiny.
+        measured = folder / "measured.html"
+        measured.write_text(page.read_text().replace("</body>", MEASURING))
+        dom, console = browse(chromium, folder, "--dump-dom", "--window-size=500,900", measured.as_uri())
+        assert not console, console
+        sizes = json.loads(html.unescape(re.search("<title>(.*?)</title>", dom).group(1)))
+        assert sizes["width"] <= 500, sizes
+        assert sizes["smallest text"] >= 9, sizes
+        assert sizes["unlabelled"] == 0, sizes
 
         pointed = folder / "pointed.html"
         pointed.write_text(page.read_text().replace("</body>", POINTING))

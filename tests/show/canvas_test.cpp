@@ -99,8 +99,18 @@ TEST_CASE("text has the width it is said to have, and ends where it is anchored"
   CHECK(text_width("\xFF\x01", 16) > 0);
 }
 
+TEST_CASE("a colour of a picture may be transparent in its file") {
+  Picture picture(2, 1, kRed);
+  picture.set(1, 0, kBlackInk);
+  const auto type_of_color = [](const std::string& png) { return static_cast<int>(png.at(25)); };
+  CHECK(type_of_color(picture.png()) == 2);      // RGB
+  CHECK(type_of_color(picture.png(kRed)) == 6);  // RGB with alpha
+  CHECK(decode_png(picture.png(kRed)).at(1, 0) == kBlackInk);
+  CHECK(data_uri(picture, kRed) != data_uri(picture));
+}
+
 TEST_CASE("SVG says the same as pixels") {
-  SvgCanvas svg(100, 50, "data-x=\"1\"");
+  SvgCanvas svg(100, 50, "a \"label\"", "data-x=\"1\"");
   svg.line({{1, 2}, {3.456, 4.5}}, kRed, 2);
   svg.text({5, 6}, "<b>&", kBlackInk, 12, Anchor::middle);
   svg.dot({7, 8}, 3, kRed);
@@ -110,7 +120,7 @@ TEST_CASE("SVG says the same as pixels") {
   const std::string text = svg.str();
   CHECK(
       text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 100 50\" width=\"100\" "
-                       "height=\"50\" data-x=\"1\">\n"));
+                       "height=\"50\" role=\"img\" aria-label=\"a &quot;label&quot;\" data-x=\"1\">\n"));
   CHECK(text.find("points=\"1,2 3.46,4.5\"") != std::string::npos);
   CHECK(text.find("text-anchor=\"middle\">&lt;b&gt;&amp;</text>") != std::string::npos);
   CHECK(text.find("<circle cx=\"7\" cy=\"8\" r=\"3\" fill=\"#ff0000\"/>") != std::string::npos);

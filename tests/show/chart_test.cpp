@@ -84,7 +84,7 @@ TEST_CASE("points are drawn where the axes say") {
     CHECK(canvas.picture().at(kWidth - 1, y) == kWhite);
   }
 
-  SvgCanvas svg(kWidth, kHeight);
+  SvgCanvas svg(kWidth, kHeight, chart_text(chart));
   draw_chart(svg, chart, kWidth, kHeight);
   for (const char* text : {">logprob: top-1 error<", ">epochs<", ">training<", ">test<", ">0.4<", ">1.0<"})
     CHECK(svg.str().find(text) != std::string::npos);
@@ -93,7 +93,7 @@ TEST_CASE("points are drawn where the axes say") {
 TEST_CASE("a long title gives way to the legend") {
   Chart chart = two_curves();
   chart.title = std::string(500, 'M');
-  SvgCanvas svg(600, 300);
+  SvgCanvas svg(600, 300, "");
   draw_chart(svg, chart, 600, 300);
   CHECK(svg.str().find("M\xE2\x80\xA6<") != std::string::npos);
   CHECK(svg.str().find(std::string(60, 'M')) == std::string::npos);
@@ -108,7 +108,7 @@ TEST_CASE("logarithmic axes have decades, and hold what is not positive at their
   for (const double tick : narrow.ticks) labels.push_back(narrow.label(tick));
   CHECK(labels == std::vector<std::string>{"0.05", "0.1", "0.2", "0.5"});
   const Chart chart{
-      "errors", "epochs", {{"a", palette::train, {{0, 0.1}, {1, 0.01}, {2, 0}}, {"", "", ""}}}, true};
+      "errors", "epochs", {{"a", palette::train, {{0, 0.1}, {1, 0.01}, {2, 0}}, {"", "", ""}}}, "", true};
   const ChartFrame frame = frame_of(chart, 800, 400);
   CHECK(frame.place({0, 0.1}).y == Approx(frame.plot.y));
   CHECK(frame.place({1, 0.01}).y == Approx(frame.plot.bottom()));

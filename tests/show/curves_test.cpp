@@ -61,15 +61,20 @@ TrainingState four_batches() {
 TEST_CASE("history becomes points over epochs, values of children added") {
   const SmallGraph net;
   const Chart chart = net.chart(four_batches(), {"logprob", 1, 1, {3, 4}});
-  CHECK(chart.title == "logprob: top-1 error");
+  CHECK(chart.title == "logprob: top-1 error in %");
+  CHECK(chart.unit == " %");
+  CHECK(chart_text(chart) == "logprob: top-1 error in %: training 20 %, test 30 %");
   CHECK(chart.x_label == "epochs");
   REQUIRE(chart.series.size() == 2);
-  CHECK(chart.series[0].points == std::vector<Point>{{0.5, 0.8}, {1, 0.6}, {1.5, 0.4}, {2, 0.2}});
+  CHECK(chart.series[0].points == std::vector<Point>{{0.5, 80}, {1, 60}, {1.5, 40}, {2, 20}});
   CHECK(chart.series[0].labels[1] == "epoch 1, batch 4");
-  CHECK(chart.series[0].name == "training 0.2");
-  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.3}});
-  CHECK(chart.series[1].name == "test 0.3");
-  CHECK(net.chart(four_batches(), {"logprob", 0, 1, {3, 4}}).series[0].points[0].y == 3);
+  CHECK(chart.series[0].name == "training 20 %");
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 50}, {2, 30}});
+  CHECK(chart.series[1].name == "test 30 %");
+  // Other costs are no fractions.
+  const Chart log_p = net.chart(four_batches(), {"logprob", 0, 1, {3, 4}});
+  CHECK(log_p.series[0].points[0].y == 3);
+  CHECK(chart_text(log_p) == "logprob: -log p: training 3, test 3");
 }
 
 TEST_CASE("the chart of learning rates shows the drops of --plateau") {
@@ -118,9 +123,9 @@ TEST_CASE("the history as CSV has a line for each value") {
 TEST_CASE("smoothed tests are means over as many as there are") {
   const SmallGraph net;
   const Chart chart = net.chart(four_batches(), {"logprob", 1, 2, {3, 4}});
-  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.4}});
-  CHECK(chart.series[1].name == "test 0.4, mean of 2 tests");
-  CHECK(chart.series[0].points[0].y == 0.8);
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 50}, {2, 40}});
+  CHECK(chart.series[1].name == "test 40 %, mean of 2 tests");
+  CHECK(chart.series[0].points[0].y == 80);
 }
 
 TEST_CASE("entries of several batches or tests are their means, and count as so many") {
@@ -135,12 +140,12 @@ TEST_CASE("entries of several batches or tests are their means, and count as so 
   state.history[5].costs.sums[1].second[1] = 9 - 1;
   state.history[5].costs.sums[0].second[1] = 1;
   const Chart chart = net.chart(state, {"logprob", 1, 3, {3, 4}});
-  CHECK(chart.series[0].points[1] == Point{1, 0.3});
+  CHECK(chart.series[0].points[1] == Point{1, 30});
   CHECK(chart.series[0].labels[1] == "epoch 1, batch 4, mean of 2 batches");
   // Three tests are wanted, and the last entry is three.
-  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.3}});
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 50}, {2, 30}});
   CHECK(chart.series[1].labels[1] == "epoch 2, batch 4, mean of 3 tests");
-  CHECK(net.chart(state, {"logprob", 1, 4, {3, 4}}).series[1].points[1] == Point{2, 14.0 / 40});
+  CHECK(net.chart(state, {"logprob", 1, 4, {3, 4}}).series[1].points[1] == Point{2, 35});
 }
 
 TEST_CASE("values of costs have names") {

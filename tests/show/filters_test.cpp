@@ -42,6 +42,17 @@ TEST_CASE("one channel is grey: the smallest weight black, the largest white") {
   CHECK(f.caption == "1 filter of 1x2x2");
 }
 
+TEST_CASE("gaps between filters may have a colour of their own, which no filter has") {
+  constexpr Color kGaps = {255, 0, 254};
+  const FilterStyle style{.gaps = kGaps};
+  const Picture grey = decode_png(draw_filters({{1, 1, 2, 2}, {-1, 0, 1, 3}}, style).picture.png());
+  CHECK(weight(grey, 4, 0, 0) == kGaps);
+  CHECK(weight(grey, 4, 2, 2) == kWhite);
+  const Picture color = decode_png(draw_filters({{1, 3, 1, 1}, {255, 0, 254}}, style).picture.png());
+  CHECK(weight(color, 3, 0, 0) == kGaps);
+  CHECK(weight(color, 3, 1, 1) == Color{255, 1, 254});
+}
+
 TEST_CASE("three channels make a colour, or three tiles") {
   const NamedTensor w{{1, 3, 1, 1}, {0, 255, 51}};
   const Picture color = decode_png(draw_filters(w).picture.png());

@@ -84,7 +84,7 @@ TEST_CASE("an image stands above its label and bars as long as the probabilities
   CHECK(picture.at(246 + 107, 16 + 64) == kRed);
   CHECK(picture.at(246 + 107, 16 + 20) == kWhite);
 
-  SvgCanvas svg(size.width, size.height);
+  SvgCanvas svg(size.width, size.height, "");
   draw_predictions(svg, p, {2}, {Picture(2, 2)});
   CHECK(svg.str().find(">no label<") != std::string::npos);
   CHECK(svg.str().find("&lt;owl&gt;") != std::string::npos);
@@ -97,7 +97,7 @@ TEST_CASE("a confusion matrix has numbers and errors, and shades of its rows") {
   confusion.add(1, 1);
   const std::vector<std::string> names = {"cat", "dog"};
   const Size size = confusion_size(names);
-  SvgCanvas svg(size.width, size.height);
+  SvgCanvas svg(size.width, size.height, "");
   draw_confusion(svg, confusion, names);
   for (const char* text : {">9<", ">1<", ">10.0 %<", ">0.0 %<", ">cat 0<", ">dog 1<", ">taken for<"})
     CHECK(svg.str().find(text) != std::string::npos);

@@ -92,7 +92,7 @@ TEST_CASE("gradients are checked on one view of each image") {
   CHECK_FALSE(parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
 }
 
-TEST_CASE("times are those of Slurm") {
+TEST_CASE("times have units or are those of Slurm") {
   const auto seconds = [](const std::string& text) {
     double value = 0;
     CHECK(parse_time(text, value).empty());
@@ -108,12 +108,20 @@ TEST_CASE("times are those of Slurm") {
   CHECK(seconds("1-02") == 93600);
   CHECK(seconds("1-02:03") == 93780);
   CHECK(seconds("1-02:03:04") == 93784);
-  for (const char* wrong : {"", "0", "-5", "soon", "1h", "1:", ":30", "1:2:3:4", "0:00", "1-", "-1:00",
-                            "1:-2", "1-2-3", "1.5:00", "nan", "1e300"}) {
+  CHECK(seconds("10s") == 10);
+  CHECK(seconds("1h") == 3600);
+  CHECK(seconds("1h30m") == 5400);
+  CHECK(seconds("1.5H") == 5400);
+  CHECK(seconds("2d4h1m5s") == 187265);
+  for (const char* wrong :
+       {"",      "0",  "-5",  "soon",    "h",    "0s", "1h30",  "1s1h", "1h1h",  "1x",     "-1h", "1.2.3h",
+        "1h 5m", "1:", ":30", "1:2:3:4", "0:00", "1-", "-1:00", "1:-2", "1-2-3", "1.5:00", "nan", "1e300"}) {
     INFO(wrong);
     double value = 0;
-    CHECK(parse_time(wrong, value) == std::string("expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, "
-                                                  "D-HH:MM, D-HH:MM:SS or UNLIMITED, not '") +
-                                          wrong + "'");
+    CHECK(
+        parse_time(wrong, value) ==
+        std::string("expects a time above 0: minutes, like 90; with units, like 10s, 45m or 1h30m; or MM:SS, "
+                    "HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED, not '") +
+            wrong + "'");
   }
 }

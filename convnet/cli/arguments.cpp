@@ -1,0 +1,77 @@
+#include "convnet/cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "convnet/base/error.h"
+#include "convnet/base/printable.h"
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/cli/command_line.h"
+#include "convnet/net/data_set.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code none;
+  return fs::is_directory(path, none);
+}
+
+bool is_tar(const std::string& path) {
+  std::error_code none;
+  return path.ends_with(".tar") && fs::is_regular_file(path, none);
+}
+
+bool holds_checkpoints(const std::string& path) {
+  return is_folder(path) && newest_checkpoint(path).has_value();
+}
+
+/// Returns the provider that reads a data set, with the other options of the command line.
+std::string provider_of(const std::string& path, const OptionTexts& given) {
+  // A table says which photos there are, and photos are the usual data set, whose messages say more.
+  if (given.contains("labels") || !is_folder(path)) return "image";
+  const std::vector<std::string> providers = providers_that_read(path);
+  if (providers.size() > 1)
+    throw InputError(
+        fmt::format("{} can be read with --data-provider {}; type --data-path {} and one of them", path,
+                    join(providers, " or "), shell_word(path)));
+  return providers.empty() ? "image" : providers[0];
+}
+
+}  // namespace
+
+std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
+                                       const std::vector<std::string>& args) {
+  const auto [named, options] = split_words(taken, args);
+  if (named.size() != 1 || !(is_folder(named[0]) || is_tar(named[0])) || holds_checkpoints(named[0]))
+    return args;
+  const OptionTexts given = parse_command_line(taken, options);
+  if (given.contains("data-path") || given.contains("load-file")) return args;
+  std::vector<std::string> added = {"--data-path", named[0]};
+  if (!given.contains("data-provider"))
+    added.insert(added.begin(), {"--data-provider", provider_of(named[0], given)});
+  fmt::print(stderr, "{} is read as the data set: {}\n", named[0], join(added, " "));
+  added.insert(added.begin(), options.begin(), options.end());
+  return added;
+}
+
+std::string argument_hint(const std::string& word, const std::vector<std::string>& known) {
+  const std::string path = shell_word(word);
+  const auto takes = [&](const char* option) {
+    return std::find(known.begin(), known.end(), option) != known.end();
+  };
+  if (takes("--load-file") && (holds_checkpoints(word) || word.ends_with(".safetensors")))
+    return "--load-file " + path + " goes on from its checkpoint" +
+           (takes("--init-from") ? ", --init-from " + path + " starts a new run from its weights" : "");
+  if (takes("--layer-def") && word.ends_with(".cfg"))
+    return "--layer-def names the file of the layers, --layer-params that of their learning parameters";
+  if (takes("--data-path") && (is_folder(word) || is_tar(word)))
+    return "a data set is given with --data-path " + path;
+  return "--help lists what there is";
+}
+
+}  // namespace convnet
