@@ -366,7 +366,7 @@ TEST_CASE("names of layers cannot command the terminal") {
     CHECK((run.out + run.err).find('\x1b') == std::string::npos);
   };
   clean(run_program(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 0);
-  clean(run_program(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"}), 0);
+  clean(run_program(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--verbose"}), 0);
   shop.write(replaced(definition, "outputs=10", "outputs=-1"), kParameters);
   clean(run_program(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 2);
 }
