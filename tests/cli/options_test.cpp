@@ -655,18 +655,24 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
     changed[nlohmann::json::json_pointer(pointer)] = value;
     check_changed(message, metadata("state", changed.dump()));
   };
-  check_state("/position/epoch", -1, "metadata 'state' is damaged: the position makes no sense");
-  check_state("/position/epoch", 2147483647, "metadata 'state' is damaged: the position makes no sense");
-  check_state("/position/epoch", 1e30, "metadata 'state' is damaged: the position makes no sense");
-  check_state("/position/batch", 4294967297, "metadata 'state' is damaged: the position makes no sense");
-  check_state("/position/images", 7, "metadata 'state' is damaged: the position makes no sense");
+  check_state("/position/epoch", -1,
+              "metadata 'state' is damaged: position.epoch is not a whole number from 0 to ");
+  check_state("/position/epoch", 2147483647,
+              "metadata 'state' is damaged: position.epoch is not a whole number from 0 to ");
+  check_state("/position/epoch", 1e30,
+              "metadata 'state' is damaged: position.epoch is not a whole number from 0 to ");
+  check_state("/position/batch", 4294967297,
+              "metadata 'state' is damaged: position.batch is not a whole number from 0 to ");
+  check_state("/position/images", 7, "metadata 'state' is damaged: position has minibatches without images");
   check_state("/position/epoch", "one", "metadata 'state' is damaged: ");
   for (const char* key : {"epoch", "batch", "test_batch"}) {
     for (const nlohmann::json& damage : std::vector<nlohmann::json>{4294967297, 1.5, -2, 1e30})
       check_state(std::string("/history/0/") + key, damage,
-                  "metadata 'state' is damaged: the position makes no sense");
+                  std::string("metadata 'state' is damaged: history[0].") + key +
+                      " is not a whole number from 0 to ");
   }
-  check_state("/test_cursor", -1, "metadata 'state' is damaged: the position makes no sense");
+  check_state("/test_cursor", -1,
+              "metadata 'state' is damaged: test_cursor is not a whole number from 0 to ");
   const std::string many = nlohmann::json(std::vector<double>(100000, 1.0)).dump();
   for (const std::string& sums : {std::string("[]"), std::string(R"([["logprob",[1,2]]])"),
                                   std::string(R"([["other",[1,2,3]]])"), R"([["logprob",)" + many + "]]"}) {

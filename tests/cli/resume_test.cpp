@@ -390,7 +390,7 @@ TEST_CASE("a checkpoint with a factor of learning rates that makes no sense is r
     contents.metadata["state"] = state.dump();
     write_safetensors(shop / "wrong.safetensors", contents);
     check_refused({"--load-file", shop / "wrong.safetensors", "--epochs", "2"},
-                  "a factor of learning rates makes no sense");
+                  "plateau.changes[0][2] is not a factor of learning rates, which is in (0,1]");
   }
   // Checkpoints of older versions have none.
   nlohmann::json state = state_of(contents);

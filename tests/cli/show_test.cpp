@@ -302,12 +302,11 @@ TEST_CASE("damaged descriptions of the data and damaged histories are errors") {
   CHECK(holds(damaged("matrices", [](json& m) { m[1].erase("classes"); }), matrices));
   CHECK(holds(damaged("matrices", [](json& m) { m = 7; }), matrices));
   // Types and sizes that no provider makes.
-  CHECK(
-      holds(damaged("matrices", [](json& m) { m[0]["type"] = "s32"; }), matrices + "matrix 0 holds labels"));
-  CHECK(
-      holds(damaged("matrices", [](json& m) { m[1]["type"] = "f32"; }), matrices + "labels are of type s32"));
+  CHECK(holds(damaged("matrices", [](json& m) { m[0]["type"] = "s32"; }), matrices + "[0] holds labels"));
+  CHECK(holds(damaged("matrices", [](json& m) { m[1]["type"] = "f32"; }),
+              matrices + "[1] is wrong: labels are of type s32"));
   CHECK(holds(damaged("matrices", [](json& m) { m[1]["dims"] = {1 << 30}; }),
-              matrices + "labels of 1073741824 numbers make no sense"));
+              matrices + "[1] is wrong: labels of 1073741824 numbers make no sense"));
   write_safetensors(file, good);
   change_metadata(file, "matrices", [](json& m) { m[0]["dims"] = {1, 18, 18}; });
   CHECK(holds(error({file, "--show-filters", "fc10", "--out", shop / "c.png"}),
