@@ -71,13 +71,34 @@ TEST_CASE("a time limit ends training with a checkpoint, and going on gives the 
   run_well(run + Args{shop / "whole", "--epochs", epochs});
   const std::string last = "/" + epochs + ".2.safetensors";
   check_equal_tensors((shop / "run") + last, (shop / "whole") + last);
-  const Outcome too_short = run_program(run + Args{shop / "none", "--time-limit", "0.0000001"});
-  check(too_short, 1, "--time-limit 0:01 was over before a minibatch was trained, and a run that goes on");
-  CHECK(files_in(shop / "none") == std::vector<std::string>{"0.0.safetensors"});
   check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5"},
                 "--time-limit ends training, and --test-only does not train; leave it out");
   check_refused(run + Args{shop / "run", "--time-limit", "soon"},
                 "--time-limit expects a time above 0: minutes, MM:SS");
+}
+
+TEST_CASE("a time limit shorter than a minibatch trains one, and a loop of such runs reaches the end") {
+  const Workshop shop;
+  const std::string run = shop / "run", whole = shop / "whole";
+  const Args args = shop.dummy() + Args{"--mini", "500", "--epochs", "1", "--test-freq", "9", "--save-file"},
+             limit = {"--time-limit", "0.0000001"};
+  const Outcome first = run_well(args + Args{run} + limit);
+  CHECK_THAT(first.out,
+             Catch::Contains("\nStopped before --time-limit 0:01; the command after 'train on:' goes "
+                             "on\nNote: the limit was over ") &&
+                 Catch::Contains(" s before that, because a minibatch takes longer\n"));
+  CHECK(files_in(run) == std::vector<std::string>{"1.1-0001.safetensors"});
+  for (const char* next : {"1.1-0002", "1.2-0001", "1.2-0002"}) {
+    run_well(args + Args{run} + limit);
+    CHECK(files_in(run).back() == std::string(next) + ".safetensors");
+  }
+  // The test that is due has the time that the limit says, or the next run would not come further, either.
+  check_refused(
+      args + Args{run, "--test-range", "3-90"} + limit,
+      "--time-limit 0:01 was over before a test ended, and a run that goes on with it would stop there", 1);
+  run_well(args + Args{run});
+  run_well(args + Args{whole});
+  check_equal_tensors(run + "/1.2.safetensors", whole + "/1.2.safetensors");
 }
 
 TEST_CASE("training without an end is saved when nobody reads what it says any more") {

@@ -1,6 +1,8 @@
 // The options of training: declared defaults, and options that belong together.
 #include "convnet/train/options.h"
 
+#include <set>
+
 #include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
@@ -116,4 +118,16 @@ TEST_CASE("times are those of Slurm") {
                                                   "D-HH:MM, D-HH:MM:SS or UNLIMITED, not '") +
                                           wrong + "'");
   }
+}
+
+TEST_CASE("checkpoints store all options but those of one invocation") {
+  std::set<std::string> unsaved;
+  for (const OptionSpec& spec : train_options().specs())
+    if (!spec.saved) unsaved.insert(spec.param.key);
+  // Where a run starts and how it ends, what is tested instead, and what is reported. Changes of a net are in
+  // the checkpoint's definition, and the machine that a search was for in its placement.
+  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "test-only",
+                                         "json", "write-features", "feature-path", "test-out", "logreg-name",
+                                         "confusion", "conv-to-local", "unshare-weights", "model", "verbose",
+                                         "profile"});
 }
