@@ -59,6 +59,12 @@ std::string describe(const OpDesc& op) {
   return text;
 }
 
+void require_space_for_code() {
+  if (has_address_space(kSpaceForCode)) return;
+  throw DeviceError("out of memory: the address space of the process is limited (ulimit -v), and " +
+                    std::to_string(kSpaceForCode >> 20) + " MiB of it that oneDNN may need are not left");
+}
+
 bool multiply(const MatrixProduct& p) {
   if (p.m == 0 || p.n == 0) return true;
   if (p.k == 0) {  // an empty sum
@@ -99,11 +105,7 @@ void DnnlOp::finish(const dnnl::primitive_desc_base& pd) {
 }
 
 void DnnlOp::run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const {
-  std::call_once(makes_code_, [] {
-    if (!has_address_space(kSpaceForCode))
-      throw DeviceError("out of memory: the address space of the process is limited (ulimit -v), and " +
-                        std::to_string(kSpaceForCode >> 20) + " MiB of it that oneDNN may need are not left");
-  });
+  std::call_once(makes_code_, require_space_for_code);
   std::unordered_map<int, dnnl::memory> memory;
   for (std::size_t i = 0; i < ids_.size(); ++i)
     memory.emplace(ids_[i], dnnl::memory(descs_[i], cpu_engine(), pointers[i]));

@@ -77,9 +77,17 @@ auto prefer_hinted(const Make& make, const dnnl::memory::desc& any,
 /// ms.
 constexpr double kSmallFlops = 5e7;
 
+/// The address space that must be left where oneDNN may make code: some tens of pieces of up to 256 KiB, and
+/// heaps of threads.
+constexpr std::size_t kSpaceForCode = std::size_t{8} << 20;
+/// Throws DeviceError if the limit of address space leaves less. oneDNN 2.6 does not survive that: it writes
+/// to address 0.
+void require_space_for_code();
+
 /// Returns build(); its errors become DeviceErrors that name the operation and its shapes.
 template <class Build>
 Prepared checked(const OpDesc& op, const Build& build) {
+  require_space_for_code();
   try {
     return build();
   } catch (const dnnl::error& e) {
@@ -103,10 +111,6 @@ struct MatrixProduct {
 /// Computes a product, which may be empty. Returns false if oneDNN fails or may not survive for want of
 /// memory; threads of OpenMP must not throw.
 bool multiply(const MatrixProduct& p);
-
-/// The address space that must be left where oneDNN may make code: some tens of pieces of up to 256 KiB, and
-/// heaps of threads.
-constexpr std::size_t kSpaceForCode = std::size_t{8} << 20;
 
 /// Runs a oneDNN primitive.
 class DnnlOp : public PreparedOp {
