@@ -6,19 +6,15 @@
 namespace convnet {
 namespace {
 
-/// Returns whether the program has made a node of this name; else it is the name of a section.
-bool is_made(const Node& node) { return node.name != node.section; }
-
 void check_nodes(const Graph& graph, Diagnostics& diagnostics) {
-  std::map<std::string, const Node*> first;
-  for (const Node& node : graph.nodes) {
-    const auto [other, is_new] = first.try_emplace(node.name, &node);
-    if (is_new) continue;
-    const Node& written = is_made(node) ? *other->second : node;
-    const Node& made = is_made(node) ? node : *other->second;
-    diagnostics.error(written.where, "layer '" + written.section + "': has the name of a part of layer '" +
-                                         made.section + "' (" + made.where.str() +
-                                         "), which is divided over devices; rename one of them");
+  std::map<std::string, const Node*> by_section;
+  for (const Node& node : graph.nodes) by_section.try_emplace(node.section, &node);
+  for (const Node& part : graph.nodes) {
+    const auto layer = by_section.find(part.name);
+    if (layer == by_section.end() || part.section == part.name) continue;
+    diagnostics.error(layer->second->where, "layer '" + part.name + "': has the name of a part of layer '" +
+                                                part.section + "' (" + part.where.str() +
+                                                "), which is divided over devices; rename one of them");
   }
 }
 

@@ -458,10 +458,11 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
                "other matrices of which this is so, begin at 0\n",
                file, restarted);
   if (!thawed.empty())
-    fmt::print(stderr,
-               "Note: {}: '{}' was frozen; its increments, and those of other matrices of which this is so, "
-               "begin at 0\n",
-               file, thawed);
+    fmt::print(
+        stderr,
+        "Note: {}: has no increments of '{}', as of a frozen matrix; these, and those of other matrices of "
+        "which this is so, begin at 0\n",
+        file, thawed);
 }
 
 void Net::store(TensorFile& tensors) const {
