@@ -51,7 +51,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
            .max = 1e9,
            .doc =
                "save a checkpoint after a test only if the first cost's error is at most this; 0: always"})),
-      of_original(option(
+      of_original(unsaved_option(
           "force-save", &CheckpointOptions::force_save,
           {.fallback = "0",
            .doc =

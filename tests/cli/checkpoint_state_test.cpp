@@ -10,12 +10,12 @@
 namespace convnet {
 namespace {
 
-/// Writes arrays of 60 float32 images; batch 1 trains on 40 of them. The first number of one is `largest`.
+/// Writes arrays of 60 float32 images. The first number of one is `largest`.
 void write_floats(const Workshop& shop, float largest) {
   std::filesystem::create_directories(shop.data_path());
   std::vector<float> values;
   for (int i = 0; i < 60 * 64; ++i) values.push_back(static_cast<float>((i * 37) % 101) / 101 - 0.5F);
-  values[64] = largest;
+  values[64 + 27] = largest;
   std::string bytes(values.size() * sizeof(float), '\0'), labels;
   std::memcpy(bytes.data(), values.data(), bytes.size());
   for (int i = 0; i < 60; ++i) labels += static_cast<char>(i * 7 % 10);
@@ -24,8 +24,10 @@ void write_floats(const Workshop& shop, float largest) {
 }
 
 Args floats(const Workshop& shop, const std::string& folder) {
-  return shop.net() + Args{"--data-provider", "npy",    "--data-path", shop.data_path(), "--scalar-mean", "0",
-                           "--mini",          "10",     "--save-file", folder,           "--test-freq",   "1",
+  return shop.net() + Args{"--data-provider", "npy",    "--data-path",  shop.data_path(),
+                           "--train-range",   "1",      "--test-range", "1",
+                           "--scalar-mean",   "0",      "--mini",       "10",
+                           "--save-file",     folder,   "--test-freq",  "1",
                            "--keep-best",     "logprob"};
 }
 
@@ -64,7 +66,7 @@ TEST_CASE(
     run_well(floats(shop, run) + Args{"--epochs", "3"});
     const auto before = contents_of(run);
     REQUIRE(before.size() >= 2);
-    write_floats(shop, 1e22F);
+    write_floats(shop, 1e24F);
     const Outcome ended = run_program(floats(shop, run) + Args{"--epochs", "9"});
     INFO(ended.out << ended.err);
     CHECK(ended.signal == 0);
@@ -98,16 +100,23 @@ TEST_CASE("frozen matrices keep no increments, squares and averages") {
   // It learns from now on, and then its state goes on, too.
   shop.write(kDefinition, adamw);
   const Outcome thawed = run_well({"--load-file", run, "--epochs", "3"});
-  CHECK_THAT(thawed.err, Catch::Contains("Note: " + run + "/2.") &&
-                             Catch::Contains("'conv1.weights.data' was frozen; its increments"));
+  CHECK_THAT(thawed.err,
+             Catch::Contains("Note: " + run + "/2.") &&
+                 Catch::Contains("has no increments of 'conv1.weights.data', as of a frozen matrix; these"));
   const TensorFile second = read_checkpoint(run).tensors;
   CHECK(second.tensors.at("conv1.weights.data").values != first.tensors.at("conv1.weights.data").values);
   for (const char* suffix : {"Inc", "Sqr", "Avg"})
     CHECK(holds(second, std::string("conv1.weights") + suffix + ".data"));
-  CHECK(run_well({"--load-file", run, "--epochs", "4"}).err.find("was frozen") == std::string::npos);
+  CHECK(run_well({"--load-file", run, "--epochs", "4"}).err.find("a frozen matrix") == std::string::npos);
+  // Squares without their increments are no state of a frozen matrix.
+  TensorFile damaged = read_checkpoint(run).tensors;
+  damaged.tensors.erase("conv1.weightsInc.data");
+  write_safetensors(shop / "damaged.safetensors", damaged);
+  check_refused({"--load-file", shop / "damaged.safetensors", "--epochs", "9"},
+                "has no tensor 'conv1.weightsInc.data', which this net needs");
   // Checkpoints of a matrix that is frozen later, and those of older versions, hold what is not needed.
   shop.write(kDefinition, frozen);
-  CHECK(run_well({"--load-file", run, "--epochs", "5"}).err.find("was frozen") == std::string::npos);
+  CHECK(run_well({"--load-file", run, "--epochs", "5"}).err.find("a frozen matrix") == std::string::npos);
   const TensorFile last = read_checkpoint(run).tensors;
   CHECK_FALSE(holds(last, "conv1.weightsInc.data"));
 }

@@ -277,16 +277,17 @@ TEST_CASE("layers whose matrices would have one name in checkpoints are refused 
 }
 
 TEST_CASE("a layer with the name of a part of a divided layer is refused with both places") {
-  const Workshop shop;
-  const std::string definition =
-      replaced(replaced(kDefinition, "outputs=10", "outputs=10\ngpu=0,1\nparallel=model"), "[probs]",
-               "[fc10/1]\ntype=neuron\nneuron=relu\ninputs=fc10\n[probs]");
-  shop.write(replaced(replaced(definition, "dropout=0.25\n", ""), "inputs=fc10\n[logprob]",
-                      "inputs=fc10/1\n[logprob]"),
-             kParameters);
-  check_refused(planning(shop, {"--gpu", "0,1"}),
-                "net.cfg:27: layer 'fc10/1': has the name of a part of layer 'fc10' (" +
-                    shop.definition_path() + ":21), which is divided over devices; rename one of them");
+  for (const std::string place : {"gpu=0\n", ""}) {  // on one device, or divided itself
+    const Workshop shop;
+    const std::string definition = replaced(
+        replaced(replaced(kDefinition, "outputs=10\ndropout=0.25", "outputs=10\ngpu=0,1\nparallel=model"),
+                 "[probs]", "[fc10/1]\ntype=neuron\nneuron=relu\ninputs=fc10\n" + place + "[probs]"),
+        "inputs=fc10\n[logprob]", "inputs=fc10/1\n[logprob]");
+    shop.write(definition, kParameters);
+    check_refused(planning(shop, {"--gpu", "0,1"}),
+                  "net.cfg:27: layer 'fc10/1': has the name of a part of layer 'fc10' (" +
+                      shop.definition_path() + ":21), which is divided over devices; rename one of them");
+  }
 }
 
 TEST_CASE("a mistake in the parameter file is named with its place") {
