@@ -1,15 +1,18 @@
 // convnet: trains convolutional networks described by two .cfg files. Parses the command, maps errors to exit
 // codes.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -101,6 +104,23 @@ int code_of(const Act& act) {
   }
 }
 
+/// Ends the program where an exception cannot reach main(), as in a thread of a library.
+[[noreturn]] void end_at_once() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    // Nothing that allocates.
+    constexpr std::string_view kText =
+        "out of memory in a thread that cannot report it: the program ends at once\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+    ::_exit(3);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "an error in a thread that cannot report it: {}\n", e.what());
+  } catch (...) {
+  }
+  std::abort();
+}
+
 int run_with_streams(const std::vector<std::string>& args) {
   convnet::StandardStreams streams;
   const int code = code_of([&] { return dispatch(args, streams); });
@@ -115,6 +135,7 @@ int run_with_streams(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   return code_of([&] {
     convnet::limit_spinning(argv);
+    std::set_terminate(end_at_once);
     // A write that fails says so, which is better than a signal: files and training are saved then.
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
     convnet::remove_temporaries_at_end_signals();

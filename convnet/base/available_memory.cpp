@@ -1,5 +1,8 @@
 #include "convnet/base/available_memory.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,6 +103,13 @@ std::int64_t available_memory(const std::string& root) {
     if (left) available = std::min(available, *left);
   }
   return available;
+}
+
+bool has_address_space(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  void* const space = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return space != MAP_FAILED && ::munmap(space, bytes) == 0;
 }
 
 }  // namespace convnet

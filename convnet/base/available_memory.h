@@ -1,6 +1,7 @@
 // Memory that this process can still use on the host.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,5 +11,9 @@ namespace convnet {
 /// of files count as free), or less if this process's control group (versions 1 and 2) or one above it has
 /// a limit. The files are read below `root`, so that tests can provide their own.
 std::int64_t available_memory(const std::string& root = "");
+
+/// Returns whether `bytes` more bytes of address space can be had. Only a limit (ulimit -v) is tested,
+/// because without one the memory itself runs out first.
+bool has_address_space(std::size_t bytes);
 
 }  // namespace convnet

@@ -256,7 +256,7 @@ std::string sound_checkpoint_before(const fs::path& file) {
   if (!position) return "";
   std::vector<std::pair<Position, fs::path>> found;
   try {
-    found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
+    found = checkpoints_in(folder_of(file));
   } catch (const RunError&) {
     return "";  // the folder cannot be listed: the damaged file is the error to report
   }
@@ -279,7 +279,38 @@ bool is_later(const fs::path& file, const Position& position) {
   }
 }
 
+/// Throws RunError if the checkpoint `file` could not be read again.
+void check_readable(const std::string& file, const TensorFile& contents) {
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (!all_finite(tensor.values))
+      throw RunError(file + ": cannot be saved: tensor '" + name +
+                     "' holds numbers that are not finite (NaN or infinity)");
+  }
+  try {
+    parse_checkpoint(file, {{}, contents.metadata});
+  } catch (const InputError& e) {
+    throw RunError(std::string("cannot be saved, because it could not be read again: ") + e.what());
+  }
+}
+
+#ifdef CONVNET_CHECKS
+/// Throws std::logic_error unless the file has these contents.
+void check_written(const std::string& file, const TensorFile& contents) {
+  const TensorFile found = read_checkpoint(file).tensors;
+  const auto same = [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.dims == b.second.dims && a.second.values == b.second.values;
+  };
+  if (found.metadata != contents.metadata || !std::ranges::equal(found.tensors, contents.tensors, same))
+    throw std::logic_error(file + ": is read otherwise than it was written");
+}
+#endif
+
 }  // namespace
+
+std::string folder_of(const std::string& file) {
+  const std::string folder = fs::path(file).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
 
 std::string Position::file_name() const {
   if (minibatches == 0) return fmt::format("{}.{}{}", epoch, batch, kExtension);
@@ -330,8 +361,12 @@ std::string write_checkpoint(const std::string& folder, Checkpoint& checkpoint, 
   const std::string name = checkpoint.state.position.file_name();
   make_folders(folder);
   checkpoint.file = (fs::path(folder) / name).string();
+  check_readable(checkpoint.file, checkpoint.tensors);
   std::string warning =
       save_making_room(folder, name, [&] { write_safetensors(checkpoint.file, checkpoint.tensors); });
+#ifdef CONVNET_CHECKS
+  check_written(checkpoint.file, checkpoint.tensors);
+#endif
   remove_old(folder, static_cast<std::size_t>(keep), name);
   return warning;
 }

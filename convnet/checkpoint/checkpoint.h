@@ -114,7 +114,8 @@ struct Checkpoint {
 
 /// Fills in the metadata of checkpoint.tensors and writes them into `folder`; then removes all checkpoints
 /// there except the newest `keep` and this one. If the disk is full, makes room by save_making_room() and
-/// returns its warning. Throws RunError.
+/// returns its warning. Throws RunError, before anything is written, if read_checkpoint() or Net::load()
+/// would refuse the file. With CONVNET_CHECKS it is read again before others are removed.
 std::string write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
 /// Calls `save`, which writes the checkpoint `file` into `folder`. As long as that throws DiskFullError,
@@ -126,6 +127,9 @@ std::string save_making_room(const std::string& folder, const std::string& file,
 
 /// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
+
+/// Returns the folder that the checkpoint `file` is in; "." for a bare name.
+std::string folder_of(const std::string& file);
 
 /// Returns the path of a checkpoint: the file, or a folder's newest. Throws InputError if there is none, and
 /// RunError if the folder cannot be listed or the path cannot be looked up.

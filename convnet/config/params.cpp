@@ -357,6 +357,11 @@ const IniValue* choose_value(const std::string& key, const std::string& layer, c
   ParamSpec spec;
   spec.key = key;
   spec.file = CfgFile::both;
+  return choose_value(spec, layer, definition, parameters, diagnostics);
+}
+
+const IniValue* choose_value(const ParamSpec& spec, const std::string& layer, const IniSection& definition,
+                             const IniSection* parameters, Diagnostics& diagnostics) {
   return Assigner(KnownKeys(), ForeignKeys(), layer, false, diagnostics).choose(spec, definition, parameters);
 }
 

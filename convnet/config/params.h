@@ -221,6 +221,9 @@ void report_missing_section(const std::vector<ParamSpec>& specs, const std::stri
 /// Returns null if neither file has it.
 const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,
                              const IniSection* parameters, Diagnostics& diagnostics);
+/// The same for a declared key, which may be written by one of its older names.
+const IniValue* choose_value(const ParamSpec& spec, const std::string& layer, const IniSection& definition,
+                             const IniSection* parameters, Diagnostics& diagnostics);
 
 /// Returns the allowed values for help and errors, like "integer in [1, 4096], pixels".
 std::string describe_values(const ParamSpec& spec);

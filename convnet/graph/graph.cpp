@@ -5,6 +5,7 @@
 #include "convnet/graph/placement.h"
 #include "convnet/graph/rewrites.h"
 #include "convnet/graph/sections.h"
+#include "convnet/graph/tensor_names.h"
 
 namespace convnet {
 namespace {
@@ -51,6 +52,7 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
     if (lost) warn_of_lost_passes(graph, placement, diagnostics);
   }
   expand_parts(graph);
+  check_names(graph, diagnostics);
   find_passes(graph);
   mark_gradients(graph);
   warn_of_idle_weights(graph, diagnostics);

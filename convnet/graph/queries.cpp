@@ -61,29 +61,35 @@ int Graph::gpu_count() const {
 
 namespace {
 
-/// Returns whether layers of this type read the key from the definition file. Others may be names of the
+/// Returns the keys that layers of this type read from the definition file. Others may be names of the
 /// user's own, for references.
-bool is_read(const LayerType& type, const std::string& key) {
-  for (const std::vector<ParamSpec>* specs : {&type.params, &common_params()}) {
-    for (const ParamSpec& spec : *specs)
-      if (spec.file != CfgFile::parameters && has_name(spec, key)) return true;
-  }
-  return false;
+std::vector<ParamSpec> defining_params(const LayerType& type) {
+  std::vector<ParamSpec> all = type.params;
+  all.insert(all.end(), common_params().begin(), common_params().end());
+  std::erase_if(all, [](const ParamSpec& spec) { return spec.file == CfgFile::parameters; });
+  return all;
 }
 
 }  // namespace
 
 std::vector<std::string> logical_signature(const IniFile& definition) {
-  static const std::set<std::string> without_meaning = {
-      "gpu", "parallel", "initw", "initb", "initwfunc", "initbfunc", "initscale", "sumwidth", "partialsum"};
+  static const std::set<std::string> without_meaning = {"gpu",       "parallel",  "initw",     "initb",
+                                                        "initwfunc", "initbfunc", "initscale", "sumwidth"};
+  Diagnostics warned_before;
   std::vector<std::string> lines;
   for (const IniSection& section : definition.sections) {
     std::map<std::string, std::string> sorted;
     const IniValue* name = section.find("type");
     const LayerType* type = name == nullptr ? nullptr : find_layer_type(name->text);
-    for (const IniValue& value : section.values) {
-      if (without_meaning.contains(value.key) || (type != nullptr && !is_read(*type, value.key))) continue;
-      sorted[value.key] = join(split_list(value.text));
+    const auto add = [&](const std::string& key, const IniValue* value) {
+      if (value != nullptr && !without_meaning.contains(key)) sorted[key] = join(split_list(value->text));
+    };
+    if (type == nullptr) {
+      for (const IniValue& value : section.values) add(value.key, &value);
+    } else {
+      // A key may be written by an older name.
+      for (const ParamSpec& spec : defining_params(*type))
+        add(lower(spec.key), choose_value(spec, section.name, section, nullptr, warned_before));
     }
     std::string line = "[" + section.name + "]";
     for (const auto& [key, value] : sorted) line += " " + key + "=" + value;

@@ -9,6 +9,7 @@
 #include "convnet/base/error.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/net_files.h"
+#include "convnet/net/net_weights.h"
 
 namespace convnet {
 namespace {
@@ -186,6 +187,10 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
                            inputs.rates[index].epsilon)
                      : "");
     }
+    if (w.keeps_squares() && !all_finite(executor_.read_shards(w, &UpdateShard::squares)))
+      return "'" + name_of(w, squares_suffix(spec(w).learning.rule())) +
+             "', the mean of squared gradients of layer '" + graph_.nodes[w.node].whole +
+             "', is not finite: a gradient was too large";
   }
   if (first_task.exists()) return "the first layer with such an output is '" + first + "'";
   for (const CostSlot& c : plan.costs) {

@@ -62,9 +62,12 @@ class Net {
   /// gradients of updates that are not yet due. The tensors are whole matrices, whatever the devices. load()
   /// throws InputError naming `file` and the tensor that is missing or has another shape. A net that does not
   /// learn takes the averages as its weights. A matrix whose optimiser was of another kind begins with
-  /// increments of 0, and a warning says so.
+  /// increments of 0, and a warning says so; so does one that was frozen.
   void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
+  /// Returns a phrase that names a tensor of store() with numbers that are not finite, which load() refuses,
+  /// and its layer; "" if there is none.
+  std::string overflow_in(const TensorFile& tensors) const;
   /// Returns the progress of updates that last longer than a minibatch.
   const UpdateWindows& windows() const { return windows_; }
   /// Makes the running averages the weights until use_trained(), if the net keeps averages. What store()
@@ -131,7 +134,8 @@ class Net {
   bool mean_uploaded_ = false;
   UpdateWindows windows_;
   std::deque<UpdateWindows> windows_after_;  ///< windows_ once each step in flight has ended
-  std::vector<std::vector<float>> trained_;  ///< the weights while use_averages() replaces them; else empty
+  /// The weights while use_averages() replaces them; else empty.
+  std::map<const WeightBuffers*, std::vector<float>> trained_;
 };
 
 }  // namespace convnet

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -353,11 +354,6 @@ void Net::init_from(const std::string& file_or_folder) {
   check_any_fits(matches, from);
 }
 
-std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix) {
-  const std::size_t dot = std::min(weight.find('.'), weight.size());
-  return layer + "." + weight.substr(0, dot) + suffix + weight.substr(dot);
-}
-
 const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
                                     const std::string& name, const Dims& dims) {
   const auto found = tensors.tensors.find(name);
@@ -396,7 +392,10 @@ PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint)
       const bool first_input = i == 0 || i >= node.layer->input_weights();
       std::string name = pytorch_name(node.whole, spec.name, first_input);
       if (name.empty()) name = result.unnamed.emplace_back(node.whole + "." + spec.name);
-      result.file.tensors[name] = {spec.dims, tested_matrix(checkpoint, node.whole, spec)};
+      const NamedTensor tensor = {spec.dims, tested_matrix(checkpoint, node.whole, spec)};
+      if (!result.file.tensors.try_emplace(name, tensor).second)
+        throw InputError(checkpoint.file + ": two matrices would have PyTorch's name '" + name +
+                         "', that of layer '" + node.whole + "' and another one's");
     }
   }
   return result;
@@ -416,7 +415,7 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     return part_of(spec(w), matrix_of(tensors, file, name, spec(w).whole_dims()));
   };
   windows_ = windows;
-  std::string restarted;  // a matrix whose optimiser was another one
+  std::string restarted, thawed;  // a matrix whose optimiser was another one, and one that was frozen
   for (const WeightBuffers& w : plans_.weights()) {
     const std::string average = name_of(w, kAverageSuffix);
     const std::vector<float> weights = values_of(w, learns_ || !has(average) ? w.name : average);
@@ -427,15 +426,20 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     const UpdateRule rule = spec(w).learning.rule();
     const std::string squares = name_of(w, squares_suffix(rule));
     UpdateWindow window = windows_[w.name];
-    // An increment of AdamW is a mean of gradients, those of RMSProp belong to its squares, and others are
+    // Increments of AdamW are means of gradients, those of RMSProp belong to its squares, and others are
     // steps.
     const bool same_kind = has(name_of(w, kAdamSquaresSuffix)) == (rule == UpdateRule::adamw) &&
                            has(name_of(w, kRmsSquaresSuffix)) == (rule == UpdateRule::rmsprop);
-    if (!same_kind && restarted.empty() && spec(w).learned()) restarted = w.name;
-    set_increment(w, same_kind ? values_of(w, name_of(w, kIncrementSuffix)) : zeros);
+    const bool was_frozen =
+        std::ranges::none_of(std::array{kIncrementSuffix, kAdamSquaresSuffix, kRmsSquaresSuffix},
+                             [&](const char* suffix) { return has(name_of(w, suffix)); });
+    const bool goes_on = same_kind && !was_frozen;
+    if (was_frozen && thawed.empty()) thawed = w.name;
+    if (!was_frozen && !same_kind && restarted.empty()) restarted = w.name;
+    set_increment(w, goes_on ? values_of(w, name_of(w, kIncrementSuffix)) : zeros);
     if (w.keeps_squares())
-      executor_.write_shards(w, &UpdateShard::squares, same_kind ? values_of(w, squares) : zeros);
-    if (!same_kind || rule != UpdateRule::adamw) window.updates = 0;
+      executor_.write_shards(w, &UpdateShard::squares, goes_on ? values_of(w, squares) : zeros);
+    if (!goes_on || rule != UpdateRule::adamw) window.updates = 0;
     // An edited updatePeriod that is over already starts anew.
     if (!w.accumulates() || window.minibatches >= minibatches_per_update(w))
       window = {.updates = window.updates};
@@ -453,12 +457,19 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
                "warning: {}: '{}' was trained with another kind of optimiser; its increments, and those of "
                "other matrices of which this is so, begin at 0\n",
                file, restarted);
+  if (!thawed.empty())
+    fmt::print(
+        stderr,
+        "Note: {}: has no increments of '{}', as of a frozen matrix; these, and those of other matrices of "
+        "which this is so, begin at 0\n",
+        file, thawed);
 }
 
 void Net::store(TensorFile& tensors) const {
-  for (std::size_t i = 0; i < plans_.weights().size(); ++i) {
-    const WeightBuffers& w = plans_.weights()[i];
-    put_part(spec(w), trained_.empty() ? executor_.read_weights(w) : trained_[i], tensors.tensors[w.name]);
+  for (const WeightBuffers& w : plans_.weights()) {
+    const auto trained = trained_.find(&w);
+    put_part(spec(w), trained == trained_.end() ? executor_.read_weights(w) : trained->second,
+             tensors.tensors[w.name]);
     if (!w.averages.empty())
       put_part(spec(w), executor_.read_averages(w), tensors.tensors[name_of(w, kAverageSuffix)]);
     if (w.shards.empty()) continue;
@@ -473,20 +484,37 @@ void Net::store(TensorFile& tensors) const {
   }
 }
 
+std::string Net::overflow_in(const TensorFile& tensors) const {
+  constexpr std::array<std::pair<const char*, const char*>, 6> kKinds = {
+      {{"", "the weights"},
+       {kIncrementSuffix, "the increments"},
+       {kGradientSuffix, "the gradients since the last update"},
+       {kAdamSquaresSuffix, "the mean of squared gradients"},
+       {kRmsSquaresSuffix, "the mean of squared gradients"},
+       {kAverageSuffix, "the running average of the weights"}}};
+  for (const WeightBuffers& w : plans_.weights()) {
+    for (const auto& [suffix, kind] : kKinds) {
+      const auto tensor = tensors.tensors.find(name_of(w, suffix));
+      if (tensor == tensors.tensors.end() || all_finite(tensor->second.values)) continue;
+      const bool is_state = spec(w).state && *suffix == '\0';
+      return fmt::format("layer '{}': '{}', {}, is not finite (NaN or infinity)", graph_.nodes[w.node].whole,
+                         tensor->first, is_state ? "a running statistic of its inputs" : kind);
+    }
+  }
+  return "";
+}
+
 void Net::use_averages() {
   if (!trained_.empty()) return;
-  std::vector<std::vector<float>> trained, averages;
   for (const WeightBuffers& w : plans_.weights()) {
-    if (w.averages.empty()) return;
-    trained.push_back(executor_.read_weights(w));
-    averages.push_back(executor_.read_averages(w));
+    if (w.averages.empty()) continue;  // frozen
+    trained_[&w] = executor_.read_weights(w);
+    executor_.write_weights(w, executor_.read_averages(w));
   }
-  trained_ = std::move(trained);
-  for (std::size_t i = 0; i < averages.size(); ++i) executor_.write_weights(plans_.weights()[i], averages[i]);
 }
 
 void Net::use_trained() {
-  for (std::size_t i = 0; i < trained_.size(); ++i) executor_.write_weights(plans_.weights()[i], trained_[i]);
+  for (const auto& [w, weights] : trained_) executor_.write_weights(*w, weights);
   trained_.clear();
 }
 

@@ -1,33 +1,20 @@
 // The names and values of a net's tensors in checkpoints, and PyTorch's names for them.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
-#include "convnet/graph/graph.h"
+#include "convnet/graph/tensor_names.h"
 #include "convnet/plan/plan_set.h"
 
 namespace convnet {
 
-/// Suffixes of the names of tensors that belong to a matrix in checkpoints: its increments, the gradients of
-/// an update that is not yet due, the means of squared gradients of AdamW and of RMSProp, and the running
-/// average.
-inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kAdamSquaresSuffix = "Sqr",
-                            *kRmsSquaresSuffix = "Msq", *kAverageSuffix = "Avg";
-inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kAdamSquaresSuffix,
-                                                 kRmsSquaresSuffix, kAverageSuffix};
 /// Returns the suffix of the squares that a rule keeps. They differ, so that a checkpoint shows by which
 /// optimiser it was trained.
 inline const char* squares_suffix(UpdateRule rule) {
   return rule == UpdateRule::rmsprop ? kRmsSquaresSuffix : kAdamSquaresSuffix;
 }
-
-/// Returns the name of a tensor that belongs to a weight tensor: "conv1.weightsInc.data" for
-/// "conv1.weights.data".
-std::string increment_name(const std::string& layer, const std::string& weight,
-                           const char* suffix = kIncrementSuffix);
 
 /// Returns a matrix that a net needs from the tensors of the checkpoint `file`. Throws InputError naming
 /// both if it is missing, has other dims, or holds numbers that are not finite.
@@ -49,7 +36,8 @@ struct PytorchWeights {
   TensorFile file;
   std::vector<std::string> unnamed;  ///< tensors for which PyTorch has no name; they have the checkpoint's
 };
-/// Makes them from a checkpoint and its net, of which no layer may be divided. Throws as matrix_of().
+/// Makes them from a checkpoint and its net, of which no layer may be divided. Throws as matrix_of(), and
+/// InputError if two would have one name.
 PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint);
 
 /// Throws InputError as Net::init_from() would for a net with these plans.

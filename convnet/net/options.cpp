@@ -209,18 +209,16 @@ const OptionTable<DataOptions>& data_options() {
                   .min = -1,
                   .max = 255,
                   .doc = "subtracted from every pixel instead of the mean image; negative: the mean image"})),
-      unsaved_option(
-          "skip-bad-images", &DataOptions::skip_bad_images,
-          {.fallback = "0",
-           .doc = "go on past images that cannot be read, and name them at the end: provider image takes "
-                  "the next readable one instead, make-data leaves them out"}),
-      unsaved_option(
-          "decode-threads", &DataOptions::decode_threads,
-          {.fallback = "0",
-           .min = 0,
-           .max = 1024,
-           .unit = "threads",
-           .doc = "threads of provider image that decode ahead of training; 0: one for each core"}),
+      option("skip-bad-images", &DataOptions::skip_bad_images,
+             {.fallback = "0",
+              .doc = "go on past images that cannot be read, and name them at the end: provider image takes "
+                     "the next readable one instead, make-data leaves them out"}),
+      option("decode-threads", &DataOptions::decode_threads,
+             {.fallback = "0",
+              .min = 0,
+              .max = 1024,
+              .unit = "threads",
+              .doc = "threads of provider image that decode ahead of training; 0: one for each core"}),
   });
   return table;
 }
@@ -277,13 +275,13 @@ const OptionTable<DeviceOptions>& device_options() {
            .unit = "file",
            .doc = "with --parallel auto the machine that steps are predicted for: 'measured' times each "
                   "operation here, else a device model file, like bench/models/nvlink-8gpu.json"}),
-      unsaved_option(
+      option(
           "nccl", &DeviceOptions::nccl,
           {.fallback = "1",
            .doc =
                "GPUs of several processes exchange data by NCCL where each process has one GPU of its own; "
                "0: through the hosts, by MPI"}),
-      unsaved_option(
+      option(
           "stall-timeout", &DeviceOptions::stall_timeout,
           {.fallback = std::to_string(kStallSeconds),
            .min = 0.1,

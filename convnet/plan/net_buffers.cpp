@@ -117,6 +117,7 @@ class NetBuffersBuilder {
       add_average(w, node, whole);
       return w;
     }
+    if (!spec.learned()) return w;  // frozen: it is the same after every step
     const bool cut = element_count(spec.dims) >= kWorthCutting && !spec.constraint.acts();
     const int shards = cut ? static_cast<int>(std::min<std::int64_t>(node.replicas(),
                                                                      element_count(spec.dims) / kLeastShard))

@@ -12,7 +12,7 @@ namespace convnet {
 struct PlanOptions {
   std::uint64_t seed = 1;
   bool mean = false;   ///< a mean image is subtracted from matrix 0
-  bool learns = true;  ///< increments are kept; false if the net will not be trained
+  bool learns = true;  ///< increments are kept, but for frozen matrices; false if the net will not be trained
   /// Outputs of cheap layers do not outlive the forward pass: backward computes them again.
   bool conserve_memory = false;
   int views = 1;              ///< number of views of each image in tests

@@ -145,8 +145,9 @@ struct WeightBuffers {
   /// range here as well. Empty if forward does not read the matrix in bf16; in nets that learn also if it
   /// reads it in another layout, or if a constraint changes it after updates.
   std::vector<BufferId> rounded;
-  std::vector<UpdateShard> shards;     ///< empty in nets that only test, and for running statistics
-  std::vector<AverageShard> averages;  ///< empty if no averages are kept
+  /// Empty in nets that only test, for running statistics, and for frozen matrices.
+  std::vector<UpdateShard> shards;
+  std::vector<AverageShard> averages;  ///< empty if no averages are kept, and for frozen matrices
   /// The first entry in the table of rates. Updates of AdamW have an entry each, those of other optimisers
   /// share one.
   std::int64_t rate_index = 0;

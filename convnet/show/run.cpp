@@ -140,9 +140,10 @@ std::vector<Magnitude> magnitudes(const Run& run) {
     for (const WeightSpec& spec : node.layer->weights) {
       const auto weights = tensors.find(node.whole + "." + spec.name);
       const auto updates = tensors.find(increment_name(node.whole, spec.name));
-      if (weights == tensors.end() || updates == tensors.end()) continue;  // shared, or not learned
+      if (weights == tensors.end() || spec.state) continue;  // shared, or not learned
+      // Frozen matrices have no increments.
       all.push_back({weights->first, weights->second.dims, mean_magnitude(weights->second.values),
-                     mean_magnitude(updates->second.values)});
+                     updates == tensors.end() ? 0 : mean_magnitude(updates->second.values)});
     }
   }
   return all;

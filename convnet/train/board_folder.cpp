@@ -29,15 +29,10 @@ std::string owner_in(const std::string& text) {
   return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
 
-fs::path folder_of(const Checkpoint& checkpoint) {
-  const fs::path folder = fs::path(checkpoint.file).parent_path();
-  return folder.empty() ? "." : folder;
-}
-
 /// Returns whether a run saves its checkpoints in the folder of the one that it goes on from.
 bool saves_beside(const RunFolder& run, const Checkpoint& resumed) {
   std::error_code ignored;
-  return fs::equivalent(run.path(), folder_of(resumed), ignored);
+  return fs::equivalent(run.path(), folder_of(resumed.file), ignored);
 }
 
 /// Returns whether a folder does not exist. One that cannot be looked at may exist.

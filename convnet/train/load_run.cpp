@@ -164,9 +164,8 @@ void forget_other_best_test(LoadedRun& run, Processes* processes) {
     why = "the run watched another value before";
   } else if (best.epoch > 0 && run.folder && !keep_best.empty()) {  // the first process has the folder
     std::error_code none;
-    const auto folder = std::filesystem::path(run.checkpoint->file).parent_path();
     if (!run.checkpoint->options.contains("keep-best") ||
-        !std::filesystem::equivalent(run.folder->path(), folder, none))
+        !std::filesystem::equivalent(run.folder->path(), folder_of(run.checkpoint->file), none))
       why = "the checkpoint of an earlier one is not kept in this folder";
   }
   if (processes != nullptr) why = processes->exchange(why)[0];
@@ -265,10 +264,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   const TrainOptions first = parse_train_options(given);
   // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
   const bool is_first = processes == nullptr || processes->rank() == 0;
-  if (processes != nullptr) {
-    processes->set_stall_seconds(first.devices.stall_timeout);
-    processes->set_uses_nccl(first.devices.nccl);
-  }
+  if (processes != nullptr) processes->set_stall_seconds(first.devices.stall_timeout);
   if (processes != nullptr && first.check_grads)
     throw InputError("--check-grads works in one process; the gradients of several are the same");
   if (first.trains() && is_first) {
@@ -277,6 +273,10 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     claimed = run.folder.get();
   }
   read_options(run, given, processes);
+  if (processes != nullptr) {  // what is not given here may be in the checkpoint
+    processes->set_stall_seconds(run.options.devices.stall_timeout);
+    processes->set_uses_nccl(run.options.devices.nccl);
+  }
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   require_train_options(run.texts, first);
   run.options.devices = with_devices(run.options.devices, processes);

@@ -242,7 +242,7 @@ void print_weights(const Net& net) {
     if (spec.first_output > 0) continue;
     const double count = std::max(1.0, sums[w.name].count);
     const double weights = sums[w.name].weights / count, increments = sums[w.name].increments / count;
-    if (w.shards.empty()) {
+    if (spec.state) {
       fmt::print("Layer '{}' {}: {:e}\n", node.whole, spec.name, weights);
     } else if (spec.name == "biases" || spec.name == "shift") {
       fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.whole, weights, increments);

@@ -74,6 +74,15 @@ void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, cons
   }
 }
 
+/// Returns a note about the options that a run whose --save-file exists takes from its checkpoint; "" for
+/// none.
+std::string inherited_text(const RequestedRun& run) {
+  std::string options;
+  for (const auto& [key, text] : run.texts)
+    if (!run.given.contains(key) && !text.empty()) options += " --" + key + " " + text;
+  return options.empty() ? "" : "Not given, and so as in " + run.checkpoint->file + ":" + options;
+}
+
 /// Throws InputError for an option of this invocation that a run with `options` does not use. Those that a
 /// command line of cuda-convnet2 may contain are noted instead.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
@@ -217,6 +226,8 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   if (run.checkpoint) drop_options_of_provider(run.texts, given, *run.checkpoint);
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
+  if (run.checkpoint && first.checkpoints.load_file.empty())
+    add_note(run.notes, inherited_text(run));
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   // A run that named no ranges may have held images out, and a test of it that names some still does.
   if (run.checkpoint && run.options.tests.only_tests() && !names_ranges(run.checkpoint->options))

@@ -19,6 +19,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
+#include "convnet/train/watched_cost.h"
 
 namespace convnet {
 namespace {
@@ -50,6 +51,12 @@ std::string holder_of(const FileLock& lock) {
   return printable(line.substr(0, line.find('\n')));
 }
 
+/// Returns whether a file of this name is what a killed writer of checkpoints leaves.
+bool is_leftover(const std::string& name) {
+  const auto target = target_of_temporary(name);
+  return name == kBestLink || (target && (*target == kBestFile || Position::of_file_name(*target)));
+}
+
 /// Removes temporary files of killed writers of checkpoints. With the lock all temporary files are such;
 /// without it, those that nobody has written to for a day are taken for such.
 void remove_leftovers(const std::string& folder, bool locked) {
@@ -57,8 +64,7 @@ void remove_leftovers(const std::string& folder, bool locked) {
   const auto young = fs::file_time_type::clock::now() - std::chrono::hours(24);
   std::vector<fs::path> leftovers;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const auto target = target_of_temporary(at->path().filename().string());
-    if (!target || !Position::of_file_name(*target)) continue;
+    if (!is_leftover(at->path().filename().string())) continue;
     if (locked || at->last_write_time(ignored) < young) leftovers.push_back(at->path());
   }
   for (const fs::path& path : leftovers) fs::remove(path, ignored);
@@ -66,8 +72,7 @@ void remove_leftovers(const std::string& folder, bool locked) {
 
 /// Returns the folder of the checkpoint that --load-file names.
 std::string folder_of_loaded(const CheckpointOptions& given) {
-  const fs::path folder = fs::path(find_checkpoint(given.load_file)).parent_path();
-  return folder.empty() ? "." : folder.string();
+  return folder_of(find_checkpoint(given.load_file));
 }
 
 /// Returns whether --save-file names the folder of the checkpoint that --load-file names.
@@ -127,23 +132,24 @@ std::string MadeFolders::make_numbered(const std::string& name) {
 
 RunLock::RunLock(const std::string& folder)
     : path_((fs::path(folder) / ".lock").string()), lock_(open_file(folder)) {
-  const int descriptor = lock_.descriptor();
+  // The text is for others to read; on a full disk the lock does without it, so that the run can make room.
   const std::string text = myself() + "\n";
-  const bool written = ::ftruncate(descriptor, 0) == 0 &&
-                       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (written) return;
-  const int code = errno;
-  remove_file();
-  throw RunError(path_ + ": cannot be written: " + error_text(code));
+  const ssize_t written = ::pwrite(lock_.descriptor(), text.data(), text.size(), 0);
+  [[maybe_unused]] const int cut = ::ftruncate(lock_.descriptor(), std::max<ssize_t>(0, written));
 }
 
 // Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
 RunLock::~RunLock() { remove_file(); }
 
-bool RunLock::is_in_place() const { return is_file_called(path_, lock_.descriptor()); }
+bool RunLock::is_in_place() const {
+  std::error_code none;
+  if (lock_.state() == FileLock::State::not_open)
+    return fs::is_directory(fs::path(path_).parent_path(), none);
+  return is_file_called(path_, lock_.descriptor());
+}
 
 void RunLock::remove_file() const {
-  if (is_in_place()) ::unlink(path_.c_str());
+  if (is_file_called(path_, lock_.descriptor())) ::unlink(path_.c_str());
 }
 
 /// Opens and locks the file, or a new one if it has other names.
@@ -152,7 +158,14 @@ FileLock RunLock::open_file(const std::string& folder) const {
   switch (lock.state()) {
     case FileLock::State::held: break;
     case FileLock::State::not_open:
-      throw InputError(path_ + ": cannot be written: " + error_text(lock.error()));
+      if (lock.error() != ENOSPC && lock.error() != EDQUOT)
+        throw InputError(path_ + ": cannot be written: " + error_text(lock.error()));
+      // The run may make room by removing old checkpoints.
+      fmt::print(stderr,
+                 "warning: {} cannot be made ({}): see to it yourself that no second run saves its "
+                 "checkpoints in {}\n",
+                 path_, error_text(lock.error()), folder);
+      break;
     case FileLock::State::taken: {
       const std::string who = holder_of(lock);
       throw InputError(

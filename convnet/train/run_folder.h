@@ -34,7 +34,8 @@ class MadeFolders {
 /// process, however that ends. The destructor also removes the file.
 class RunLock {
  public:
-  /// Throws InputError if the file cannot be written, or if another process holds the lock, saying which.
+  /// Throws InputError if the file cannot be opened, or if another process holds the lock, saying which. If
+  /// the disk has no room for the file, warns and goes without a lock.
   explicit RunLock(const std::string& folder);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
@@ -42,7 +43,7 @@ class RunLock {
 
   /// Removes the file; the lock stays.
   void remove_file() const;
-  /// Returns whether the file is still in the folder. If not, others may lock the folder.
+  /// Returns whether the file, or without a lock the folder, is still there. If not, others may lock it.
   bool is_in_place() const;
   /// Returns whether the file is locked; some file systems have no locks.
   bool locked() const { return lock_.held(); }

@@ -49,7 +49,7 @@ bool StopSignal::arrived() {
   if (arrived_) return true;
   if (streams_.closed() || read(fd_, &info, sizeof info) == sizeof info)
     arrived_ = true;
-  else if (limit_ && seconds_since(start_) >= *limit_ - kept_back_)
+  else if (seconds_left() <= kept_back_)
     arrived_ = out_of_time_ = true;
   return arrived_;
 }

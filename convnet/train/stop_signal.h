@@ -3,7 +3,7 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <limits>
 #include <thread>
 
 #include "convnet/base/clock.h"
@@ -25,8 +25,12 @@ class StopSignal {
 
   /// The time is up `seconds` after this object was made, less what keep_back() asks for.
   void limit_time(double seconds) { limit_ = seconds; }
-  /// Keeps so many seconds of the time limit back for what remains to be done after arrived().
+  /// Keeps so many seconds of the time limit back for what remains to be done after arrived(); minus infinity
+  /// means that the limit does not count yet.
   void keep_back(double seconds) { kept_back_ = seconds; }
+  /// Returns the seconds that are left of the time limit, less than 0 if it is over; infinity without a
+  /// limit.
+  double seconds_left() const { return limit_ - seconds_since(start_); }
   /// Returns whether arrived() is true because the time is up.
   bool out_of_time() const { return out_of_time_; }
 
@@ -49,8 +53,8 @@ class StopSignal {
   int fd_ = -1;
   bool arrived_ = false, out_of_time_ = false;
   Clock::time_point start_ = Clock::now();
-  std::optional<double> limit_;  ///< seconds from start_
-  double kept_back_ = 0;         ///< seconds
+  double limit_ = std::numeric_limits<double>::infinity();  ///< seconds from start_
+  double kept_back_ = 0;                                    ///< seconds
 };
 
 }  // namespace convnet

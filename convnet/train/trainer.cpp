@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -37,11 +38,29 @@ ImageShare share_of(const Graph& graph, const Topology& topology, int rank) {
   return share;
 }
 
+/// Says that a run has no epochs to train.
+std::string epochs_text(int done, int asked) {
+  return done > asked ? fmt::format("{} epochs are done, which is more than --epochs {}", done, asked)
+                      : fmt::format("{} of {} epochs are done", done, asked);
+}
+
 /// Returns "epoch 2, batch 3 finished".
 std::string position_text(const Position& at) {
   const std::string batch = fmt::format("epoch {}, batch {}", at.epoch, at.batch);
   return at.minibatches > 0 ? fmt::format("{}, {} minibatches of it", batch, at.minibatches)
                             : batch + " finished";
+}
+
+/// Returns a guess of how long it takes to save a net's checkpoint.
+double save_seconds(const Net& net) {
+  constexpr double kBytesPerSecond = 1e8;
+  double floats = 0;
+  for (const WeightBuffers& w : net.plans().weights()) {
+    const int tensors =
+        1 + (w.shards.empty() ? 0 : 1) + (w.keeps_squares() ? 1 : 0) + (w.averages.empty() ? 0 : 1);
+    floats += tensors * static_cast<double>(element_count(net.graph().weight({w.node, w.index}).dims));
+  }
+  return floats * sizeof(float) / kBytesPerSecond;
 }
 
 LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
@@ -78,6 +97,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       board_folder_(std::move(loaded.board)),
       net_(std::move(loaded.graph), *provider_, options_.devices, options_.step, statistics_.mean,
            !options_.tests.only_tests(), nullptr, processes),
+      pace_(options_.time_limit, save_seconds(net_)),
       watched_(find_watched_cost(options_.checkpoints.keep_best, net_.graph())),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.step.mini)) {
@@ -196,7 +216,11 @@ void Trainer::run_all() {
   const auto start = Clock::now();
   if (options_.time_limit > 0) {
     stop_.limit_time(options_.time_limit);
-    note_minibatch(0);
+    // A run that trains nothing would stop there again, however often it is started.
+    if (state_.test_due)
+      keep_time_back(Phase::test);
+    else
+      stop_.keep_back(-std::numeric_limits<double>::infinity());
   }
   const bool work_left = state_.test_due || (next_batch().epoch <= options_.epochs && !out_of_patience());
   if (work_left && !options_.tensorboard.empty())
@@ -237,18 +261,19 @@ void Trainer::run_all() {
                state_.best.tests_since, state_.best.tests_since == 1 ? "" : "s", watched_.text(net_.graph()),
                best_value_text(), options_.patience);
   else if (!trained)
-    fmt::print("Nothing to train: {} of {} epochs are done\n",
-               std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
+    fmt::print("Nothing to train: {}\n", epochs_text(next_batch().epoch - 1, options_.epochs));
   if (options_.checkpoints.force_save && !(trained && saved)) save();
   if (trained) summarise(seconds_since(start));
 }
 
-void Trainer::note_minibatch(double seconds) {
-  constexpr double kForgets = 0.9;  // the first minibatches may be slow
-  constexpr double kLeastShare = 0.05, kMostSeconds = 30;
-  slow_minibatch_ = std::max(seconds, kForgets * slow_minibatch_);
-  stop_.keep_back(2 * (slow_minibatch_ + slow_save_) +
-                  std::min(kLeastShare * options_.time_limit, kMostSeconds));
+void Trainer::keep_time_back(Phase phase) {
+  // Several processes learn of the time that is up one minibatch later.
+  stop_.keep_back(pace_.needed(phase, processes_ == nullptr ? 1 : 2));
+}
+
+void Trainer::note_minibatch(Phase phase, double seconds) {
+  pace_.note_minibatch(phase, seconds);
+  keep_time_back(phase);
 }
 
 void Trainer::say_out_of_time(bool going_on) {
@@ -259,13 +284,14 @@ void Trainer::say_out_of_time(bool going_on) {
     }
   }
   if (limit.empty()) return;
-  if (going_on)
-    fmt::print("Stopped before --time-limit {}; the command after 'train on:' goes on\n", limit);
-  else
-    throw RunError(fmt::format(
-        "--time-limit {} was over before {}, and a run that goes on with it would stop there again; "
-        "use a longer one",
-        limit, state_.test_due ? "a test ended" : "a minibatch was trained"));
+  if (!going_on)
+    throw RunError(
+        fmt::format("--time-limit {} was over before a test ended, and a run that goes on with it "
+                    "would stop there again; use a longer one",
+                    limit));
+  fmt::print("Stopped before --time-limit {}; the command after 'train on:' goes on\n", limit);
+  if (const double left = stop_.seconds_left(); left < 0)
+    fmt::print("Note: the limit was over {:.1f} s before that, because a minibatch takes longer\n", -left);
 }
 
 void Trainer::summarise(double seconds) const {
@@ -318,7 +344,7 @@ bool Trainer::train_batch(const Position& work) {
       ++state_.iteration;
       first += images;
       state_.position = {work.epoch, work.batch, ++minibatches, first};
-      note_minibatch(seconds_since(minibatch_start));
+      note_minibatch(Phase::train, seconds_since(minibatch_start));
       line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
                 [&](double rate) {
                   const std::string run = clock_text(seconds_left(work, first, rate));

@@ -12,6 +12,7 @@
 #include "convnet/net/net.h"
 #include "convnet/net/net_files.h"
 #include "convnet/train/load_run.h"
+#include "convnet/train/pace.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"
 #include "convnet/train/step_profile.h"
@@ -90,8 +91,12 @@ class Trainer {
   void keep_best_again();
   /// Lowers the learning rates if --plateau asks for it after a test, and says so.
   void lower_rates();
-  /// Notes how long a minibatch took, for what --time-limit keeps back.
-  void note_minibatch(double seconds);
+  /// Notes how long a minibatch took, and keeps the time of the next one and of a checkpoint back.
+  void note_minibatch(Phase phase, double seconds);
+  /// Keeps back what a minibatch of this phase and a checkpoint take.
+  void keep_time_back(Phase phase);
+  /// Whether --time-limit leaves time for the minibatch of training that begins and the one after it.
+  bool has_time_for_two() const;
   /// Prints that --time-limit has stopped the run, if it has on any process. Throws RunError if the run is
   /// not `going_on`: it has done nothing that a later run need not do again.
   void say_out_of_time(bool going_on);
@@ -150,11 +155,10 @@ class Trainer {
   Processes* processes_;  ///< of the run; null where there is one
   bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
-  TimeUse time_use_;                           ///< of the current batch
-  double slow_minibatch_ = 0, slow_save_ = 0;  ///< seconds of slow ones, for --time-limit
-  StepProfile profile_;                        ///< --profile
-  double test_error_ = 0;                      ///< of the last test, as --max-test-err means it
-  bool best_test_ = false;                     ///< the last test was the best one
+  TimeUse time_use_;        ///< of the current batch
+  StepProfile profile_;     ///< --profile
+  double test_error_ = 0;   ///< of the last test, as --max-test-err means it
+  bool best_test_ = false;  ///< the last test was the best one
   /// Null for tests and gradient checks, and in all processes but the first.
   std::unique_ptr<RunFolder> run_folder_;
   std::string folder_;                 ///< its path
@@ -163,6 +167,7 @@ class Trainer {
   /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
   std::unique_ptr<BoardFolder> board_folder_;
   Net net_;
+  Pace pace_;
   WatchedCost watched_;               ///< the cost of --keep-best and --patience
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   std::optional<ImageShare> share_;   ///< of this process, where there are several

@@ -10,6 +10,13 @@
 #include "convnet/net/input_data.h"
 
 namespace convnet {
+namespace {
+
+void warn(const std::string& text) {
+  if (!text.empty()) fmt::print(stderr, "warning: {}\n", text);
+}
+
+}  // namespace
 
 void Trainer::leave_later_checkpoints() {
   Abandoned left;
@@ -29,7 +36,7 @@ bool Trainer::save_tested() {
     save();
     if (best_test_ && !options_.checkpoints.keep_best.empty()) {
       together(processes_, [&] {
-        if (is_first()) keep_as_best(folder_, last_checkpoint_);
+        if (is_first()) warn(keep_as_best(folder_, last_checkpoint_));
       });
       fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
                  kBestFile);
@@ -43,16 +50,14 @@ bool Trainer::save_tested() {
 }
 
 void Trainer::keep_best_again() {
-  const auto is_in_folder = [&](const std::filesystem::path& file) {
-    std::error_code none;
-    return file.filename() != kBestFile && std::filesystem::equivalent(file.parent_path(), folder_, none);
-  };
   const Position& at = state_.position;
   const bool is_best = at.minibatches == 0 && state_.best.epoch == at.epoch &&
                        state_.best.batch == at.batch && !state_.test_due;
   if (!is_best || options_.checkpoints.keep_best.empty()) return;
   together(processes_, [&] {
-    if (is_first() && is_in_folder(last_checkpoint_)) keep_as_best(folder_, last_checkpoint_);
+    std::error_code none;
+    if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none))
+      warn(keep_as_best(folder_, last_checkpoint_));
   });
 }
 
@@ -70,9 +75,7 @@ std::string Trainer::save_after_error() {
 }
 
 void Trainer::reclaim_folder() {
-  const std::string what = run_folder_->reclaim();
-  if (what.empty()) return;
-  fmt::print(stderr, "warning: {}\n", what);
+  warn(run_folder_->reclaim());
   folder_ = run_folder_->path();
 }
 
@@ -98,11 +101,15 @@ void Trainer::save() {
   c.test_range = test_range_;
   const auto write = [&] {
     reclaim_folder();
-    const std::string warning = write_checkpoint(folder_, c, options_.checkpoints.keep);
-    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+    warn(write_checkpoint(folder_, c, options_.checkpoints.keep));
   };
   together(processes_, [&] {
     if (!is_first()) return;
+    if (const std::string overflow = net_.overflow_in(c.tensors); !overflow.empty())
+      throw RunError(overflow +
+                     "; such a checkpoint could not be read, and none is saved: try --clip-norm 1 "
+                     "or smaller learning rates, and look for extreme numbers in the data set" +
+                     (last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
     try {
       write();
     } catch (const RunError&) {
@@ -113,7 +120,7 @@ void Trainer::save() {
   sound_ = true;
   last_checkpoint_ = c.file;
   saved_iteration_ = state_.iteration;
-  slow_save_ = std::max(slow_save_, seconds_since(start));
+  pace_.note_save(seconds_since(start));
   fmt::print("Saved checkpoint to {}\n", folder_);
   std::fflush(stdout);
 }

@@ -39,6 +39,13 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, Trainin
   return inputs;
 }
 
+bool Trainer::has_time_for_two() const {
+  if (options_.time_limit == 0) return true;
+  if (!pace_.knows(Phase::train)) return false;
+  // Several processes would not answer alike; they keep the time of two minibatches back.
+  return processes_ != nullptr || stop_.seconds_left() > pace_.needed(Phase::train, 2);
+}
+
 StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
                          std::int64_t images, const TrainingProgress& progress, CostSums& sums,
                          TestOutputs* outputs) {
@@ -62,7 +69,8 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
     net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (next) {
     // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
-    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stopped();
+    const bool certain =
+        phase == Phase::train && !look && net_.submits_ahead() && !stopped() && has_time_for_two();
     // All minibatches of a batch but the last have equally many images.
     if (certain)
       net_.submit(plan, *next);

@@ -17,6 +17,7 @@ std::int64_t Trainer::test_minibatch() const { return rows_of_test(*provider_, o
 
 bool Trainer::test() {
   const auto start = Clock::now();
+  keep_time_back(Phase::test);
   net_.use_averages();
   CostSums sums;
   const int first = test_request(options_.data.test_one ? state_.test_cursor : 0).batch;
@@ -27,6 +28,7 @@ bool Trainer::test() {
     if (!test_batch(request(first + i, 0), sums)) return false;
   }
   net_.use_trained();
+  keep_time_back(Phase::train);
   if (const Position next = next_batch(); next.epoch <= options_.epochs)
     prefetcher_.start(request(next.batch, next.epoch));
   if (board_) use_board([&] { board_->tested(state_.iteration, sums); });
@@ -55,13 +57,15 @@ bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs
   ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress(),
                     prints_json() ? ProgressStream::err : ProgressStream::out);
   for (std::int64_t done = 0;; piece.first += piece.count) {
+    auto start = Clock::now();
     const std::shared_ptr<const DataBatch> data = take(piece);
-    for (std::int64_t first = 0; first < data->images;) {
+    for (std::int64_t first = 0; first < data->images; start = Clock::now()) {
       if (stopped()) return false;
       const std::int64_t images = std::min(test_minibatch(), data->images - first);
       step(Phase::test, piece, *data, first, images, 0, sums, outputs);
       first += images;
       done += images;
+      note_minibatch(Phase::test, seconds_since(start));
       line.show(done, std::max(done, provider_->images_in(piece.batch) * provider_->views()), done);
     }
     if (data->last) return true;

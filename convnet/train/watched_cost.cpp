@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "convnet/base/output_file.h"
 #include "convnet/config/text.h"
 #include "convnet/net/costs.h"
@@ -20,6 +22,16 @@ std::vector<const Node*> printed_costs(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.is_cost() && !node.is_child) costs.push_back(&node);
   return costs;
+}
+
+/// Copies a file, complete or not at all.
+void copy_file(const std::string& from, const std::string& to) {
+  constexpr std::uint64_t kPiece = 1 << 24;
+  const InputFile source(from);
+  OutputFile copy(to);
+  for (std::uint64_t at = 0; at < source.size(); at += kPiece)
+    copy.write(source.read(at, std::min(kPiece, source.size() - at)));
+  copy.publish();
 }
 
 std::size_t values_of(const Node& cost) { return cost.layer->cost_names().size(); }
@@ -70,21 +82,23 @@ bool note_test(BestTest& best, const WatchedCost& watched, double value, const P
   return better;
 }
 
-void keep_as_best(const std::string& folder, const std::string& checkpoint) {
-  const fs::path best = fs::path(folder) / kBestFile,
-                 made = fs::path(folder) / (std::string(kBestFile) + ".new");
-  std::error_code error;
-  fs::remove(made, error);
+std::string keep_as_best(const std::string& folder, const std::string& checkpoint) {
+  const std::string best = (fs::path(folder) / kBestFile).string();
+  std::error_code error, none;
+  // rename() does nothing where both names are links to one file.
+  if (fs::equivalent(best, checkpoint, none)) return "";
+  const std::string link = (fs::path(folder) / kBestLink).string();
+  fs::remove(link, none);
   // A link takes no space and no time; some file systems have none.
-  fs::create_hard_link(checkpoint, made, error);
+  fs::create_hard_link(checkpoint, link, error);
+  if (error) return save_making_room(folder, kBestFile, [&] { copy_file(checkpoint, best); });
+  fs::rename(link, best, error);
   if (error) {
-    error.clear();
-    fs::copy_file(checkpoint, made, error);
+    fs::remove(link, none);
+    throw RunError(fmt::format("{}: cannot be made from {}: {}", best, checkpoint, error.message()));
   }
-  if (!error) fs::rename(made, best, error);
-  if (error)
-    throw RunError(fmt::format("{}: cannot be made from {}: {}", best.string(), checkpoint, error.message()));
-  sync_parent_folder(best.string());
+  sync_parent_folder(best);
+  return "";
 }
 
 }  // namespace convnet

@@ -10,6 +10,8 @@ namespace convnet {
 
 /// The file beside a run's checkpoints that --keep-best writes. No other command removes it.
 inline constexpr const char* kBestFile = "best.safetensors";
+/// The name that a link to the next best checkpoint has before it gets that name.
+inline constexpr const char* kBestLink = "best.safetensors.new";
 
 /// One value of a cost layer.
 struct WatchedCost {
@@ -34,7 +36,8 @@ WatchedCost find_watched_cost(const std::string& text, const Graph& graph);
 /// Takes a test that came after `at` into account. Returns whether it is the best so far.
 bool note_test(BestTest& best, const WatchedCost& watched, double value, const Position& at);
 
-/// Makes best.safetensors in `folder` a hard link to `checkpoint`, or a copy of it. Throws RunError.
-void keep_as_best(const std::string& folder, const std::string& checkpoint);
+/// Makes best.safetensors in `folder` a hard link to `checkpoint`, or a copy of it where there are no links,
+/// durably. Makes room for a copy by save_making_room() and returns its warning. Throws RunError.
+std::string keep_as_best(const std::string& folder, const std::string& checkpoint);
 
 }  // namespace convnet

@@ -43,7 +43,8 @@ Prepared prepare_inner_product(const OpDesc& op, const Desc& weights, DataType t
 }
 
 void multiply_or_throw(const MatrixProduct& p) {
-  if (!multiply(p)) throw DeviceError("inner product: oneDNN's matrix product failed");
+  if (!multiply(p))
+    throw DeviceError("inner product: oneDNN's matrix product failed, perhaps for want of memory");
 }
 
 // Inner products in parts (layer type sfc) are a matrix product for each part, on plain tensors.

@@ -209,7 +209,7 @@ class ThreadedOp : public PreparedOp {
       for (std::int64_t i = 0; i < tasks_; ++i)
         if (!task_(pointers, i, scratch)) good = false;
     }
-    if (!good) throw DeviceError(name_ + ": oneDNN's matrix product failed");
+    if (!good) throw DeviceError(name_ + ": oneDNN's matrix product failed, perhaps for want of memory");
   }
 
  private:

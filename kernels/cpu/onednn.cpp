@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "convnet/base/available_memory.h"
+
 namespace convnet::cpu {
 
 const dnnl::engine& cpu_engine() {
@@ -57,13 +59,20 @@ std::string describe(const OpDesc& op) {
   return text;
 }
 
+void require_space_for_code() {
+  if (has_address_space(kSpaceForCode)) return;
+  throw DeviceError("out of memory: the address space of the process is limited (ulimit -v), and " +
+                    std::to_string(kSpaceForCode >> 20) + " MiB of it that oneDNN may need are not left");
+}
+
 bool multiply(const MatrixProduct& p) {
   if (p.m == 0 || p.n == 0) return true;
   if (p.k == 0) {  // an empty sum
     for (std::int64_t i = 0; i < p.m && !p.accumulate; ++i) std::fill_n(p.c + i * p.ldc, p.n, 0.0F);
     return true;
   }
-  return dnnl_sgemm(p.trans_a, p.trans_b, p.m, p.n, p.k, 1.0F, p.a, p.lda, p.b, p.ldb,
+  return has_address_space(kSpaceForCode) &&
+         dnnl_sgemm(p.trans_a, p.trans_b, p.m, p.n, p.k, 1.0F, p.a, p.lda, p.b, p.ldb,
                     p.accumulate ? 1.0F : 0.0F, p.c, p.ldc) == dnnl_success;
 }
 
@@ -96,6 +105,7 @@ void DnnlOp::finish(const dnnl::primitive_desc_base& pd) {
 }
 
 void DnnlOp::run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const {
+  std::call_once(makes_code_, require_space_for_code);
   std::unordered_map<int, dnnl::memory> memory;
   for (std::size_t i = 0; i < ids_.size(); ++i)
     memory.emplace(ids_[i], dnnl::memory(descs_[i], cpu_engine(), pointers[i]));

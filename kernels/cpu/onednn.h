@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <dnnl.hpp>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,9 +77,17 @@ auto prefer_hinted(const Make& make, const dnnl::memory::desc& any,
 /// ms.
 constexpr double kSmallFlops = 5e7;
 
+/// The address space that must be left where oneDNN may make code: some tens of pieces of up to 256 KiB, and
+/// heaps of threads.
+constexpr std::size_t kSpaceForCode = std::size_t{8} << 20;
+/// Throws DeviceError if the limit of address space leaves less. oneDNN 2.6 does not survive that: it writes
+/// to address 0.
+void require_space_for_code();
+
 /// Returns build(); its errors become DeviceErrors that name the operation and its shapes.
 template <class Build>
 Prepared checked(const OpDesc& op, const Build& build) {
+  require_space_for_code();
   try {
     return build();
   } catch (const dnnl::error& e) {
@@ -99,7 +108,8 @@ struct MatrixProduct {
   std::int64_t ldc;
   bool accumulate = false;
 };
-/// Computes a product, which may be empty. Returns false if oneDNN fails; threads of OpenMP must not throw.
+/// Computes a product, which may be empty. Returns false if oneDNN fails or may not survive for want of
+/// memory; threads of OpenMP must not throw.
 bool multiply(const MatrixProduct& p);
 
 /// Runs a oneDNN primitive.
@@ -118,6 +128,8 @@ class DnnlOp : public PreparedOp {
  private:
   void finish(const dnnl::primitive_desc_base& pd);
 
+  /// The first run: oneDNN makes code in it, in its own threads, and does not survive if that fails.
+  mutable std::once_flag makes_code_;
   dnnl::primitive primitive_;
   std::vector<int> ids_;
   std::vector<dnnl::memory::desc> descs_;

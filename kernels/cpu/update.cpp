@@ -17,12 +17,12 @@ struct Kept {
   float *weights, *increment, *squares;  ///< `squares` is null unless the rule keeps them
 };
 
-/// Updates `count` weights and returns whether all are finite afterwards. This is a function, not a lambda,
-/// because compilers do not vectorise loops over captured pointers well.
+/// Updates `count` weights and returns whether all, and their squares, are finite afterwards. This is a
+/// function, not a lambda, because compilers do not vectorise loops over captured pointers well.
 template <UpdateRule rule>
 bool update_piece(const UpdateFactors& factors, float* __restrict weights, float* __restrict increment,
                   float* __restrict squares, const float* __restrict gradient, std::int64_t count) {
-  float poison = 0;  // NaN as soon as one weight is NaN or infinite
+  float poison = 0;  // NaN as soon as one weight or square is NaN or infinite
   const UpdateFactors f = factors;
 #pragma omp simd reduction(+ : poison)
   for (std::int64_t i = 0; i < count; ++i) {
@@ -31,9 +31,12 @@ bool update_piece(const UpdateFactors& factors, float* __restrict weights, float
     if constexpr (keeps_squares(rule)) square = squares[i];
     const float weight = updated<rule>(f, weights[i], gradient[i], change, square);
     increment[i] = change;
-    if constexpr (keeps_squares(rule)) squares[i] = square;
     weights[i] = weight;
     poison += weight * 0;
+    if constexpr (keeps_squares(rule)) {
+      squares[i] = square;
+      poison += square * 0;
+    }
   }
   return poison == 0;
 }
@@ -77,7 +80,7 @@ void set_broken(std::byte* flag, bool is) {
 }
 
 /// Updates one part. `args` are the arguments of the part, `scales` the factors from UpdateScales or null.
-/// Returns whether all weights are finite afterwards.
+/// Returns whether all weights and squares are finite afterwards.
 bool update_part(const Update::Part& part, std::span<std::byte* const> args, const float* scales,
                  const std::byte* step_block) {
   const auto gradients = static_cast<std::size_t>(part.gradients);

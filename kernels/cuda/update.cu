@@ -60,7 +60,8 @@ struct Steps {
     ranges.add((from.count + kLanes - 1) / kLanes);
   }
 
-  /// Updates the weights of vector `i` of all parts and returns whether they are finite after it.
+  /// Updates the weights of vector `i` of all parts and returns whether they and their squares are finite
+  /// after it.
   CONVNET_DEVICE bool step(const std::byte* step_block, std::int64_t i) const {
     const Ranges::Place at = ranges.find(i);
     const Part& part = parts[at.range];
@@ -133,6 +134,7 @@ struct Steps {
       float& weight = weights.lane[lane];
       weight = updated<rule>(factors, weight, gradient.lane[lane], increment.lane[lane], squares.lane[lane]);
       finite = is_finite(weight) && finite;
+      if constexpr (has_squares) finite = is_finite(squares.lane[lane]) && finite;
     }
     vector<Lanes>(part.weights, i) = weights;
     if (part.rounded != nullptr) Numbers<BFloat16, Lanes>(part.rounded).set(i, weights);

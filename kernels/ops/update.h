@@ -47,8 +47,8 @@ CONVNET_HD constexpr bool keeps_squares(UpdateRule rule) {
 /// Updates weights. Gradients are d(cost)/dw summed over images; the gradients of a part are added in the
 /// order of the arguments. The rates come from the step block. Does nothing if broken[0] is not 0, which says
 /// that a cost was not finite. Sets costs[0] = 1 if a weight becomes NaN or infinite, which a relu could hide
-/// from the costs. Each part is a range of the flat memory of a matrix; padding in it holds zeros and stays
-/// zero.
+/// from the costs, or if the mean of its squared gradients does, which stops its learning. Each part is a
+/// range of the flat memory of a matrix; padding in it holds zeros and stays zero.
 struct Update {
   struct Part {
     std::int64_t count = 0;       ///< floats

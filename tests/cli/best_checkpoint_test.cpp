@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <regex>
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "tests/cli/equal_tensors.h"
@@ -116,6 +117,43 @@ TEST_CASE("a best checkpoint that a killed run has saved and not yet kept is kep
   run_well({"--load-file", shop / "run", "--epochs", "1"});
   check_equal_tensors(read_checkpoint(shop / "run/best.safetensors").tensors,
                       read_checkpoint(shop / "run").tensors);
+}
+
+TEST_CASE("a run that goes on from a checkpoint in the current folder keeps its best test") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 2) + Args{"--keep-best", "logprob"});
+  const BestTest before = read_checkpoint(run).state.best;
+  // Rates so small that no later test is better.
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0."), "eps$1=0.000000001"));
+  const Outcome later = run_in_shell("cd '" + run + "' && \"$@\" --load-file 2.2.safetensors --epochs 3", {});
+  INFO(later.out << later.err);
+  REQUIRE(later.code == 0);
+  CHECK_THAT(later.out, !Catch::Contains("looked for anew"));
+  CHECK(read_checkpoint(run).state.best.value <= before.value);
+  CHECK(read_checkpoint(run + "/best.safetensors").state.best.value <= before.value);
+}
+
+TEST_CASE("a run goes on where the disk has no room for the text of its lock") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 1) + Args{"--keep", "9"});
+  fs::rename(run, shop / "kept");
+  fs::create_directory(run);
+  // The checkpoints fill the disk but for less than a page.
+  const std::string script = "mount -t tmpfs -o size=1m none '" + run + "' || exit 77; cp '" +
+                             (shop / "kept") + "'/* '" + run + "'; cp '" + run + "/1.1.safetensors' '" + run +
+                             "/0.1.safetensors'; dd if=/dev/zero of='" + run +
+                             "/more' bs=4096 2>/dev/null; \"$@\"; code=$?; ls '" + run + "'; exit $code";
+  const Outcome full = Program(Args{"-rm", "/bin/sh", "-c", script, "sh", CONVNET_PROGRAM} +
+                                   training(shop, run, 2) + Args{"--keep", "9"},
+                               "/usr/bin/unshare")
+                           .finish();
+  if (full.code == 77) return test::skip("this process may not mount a file system");
+  INFO(full.out << full.err);
+  CHECK(full.code == 0);
+  CHECK_THAT(full.err, Catch::Contains("warning: the disk is full: there was room for"));
+  CHECK_THAT(full.out, Catch::Contains("\n2.2.safetensors\n"));
 }
 
 TEST_CASE("a best test counts only beside tests of the same value, and where its checkpoint is kept") {

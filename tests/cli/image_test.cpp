@@ -248,6 +248,8 @@ TEST_CASE("a bad image ends training with its name, or is named at the end") {
   CHECK(skipped.code == 0);
   CHECK(skipped.err.find("warning: 1 image(s) could not be read, and others took their places:\n  " +
                          photos.folder / "tars/a-2.tar: s/1003.jpg\n") != std::string::npos);
+  // The line 'train on:' needs no more.
+  run_well({"--load-file", photos.folder / "bad", "--epochs", "3"});
 }
 
 TEST_CASE("a damaged training image ends the run, and what was learned before it is saved") {

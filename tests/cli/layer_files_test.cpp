@@ -252,6 +252,44 @@ TEST_CASE("a mistake in the definition file is named with its place") {
   }
 }
 
+TEST_CASE("layers whose matrices would have one name in checkpoints are refused with both places") {
+  // Both have the tensor a.weights.biases: the weights of one for its input, the biases of the other.
+  const Workshop shop;
+  const std::string between =
+      "[biases]\ntype=fc\ninputs=pool1\noutputs=4\n"  // 21
+      "[a]\ntype=fc\ninputs=biases\noutputs=3\n"      // 25
+      "[a.weights]\ntype=fc\ninputs=a\noutputs=5\n";  // 29
+  const std::string definition = replaced(replaced(kDefinition, "[fc10]", between + "[fc10]"),
+                                          "inputs=pool1\noutputs=10", "inputs=a.weights\noutputs=10");
+  std::string parameters = kParameters;
+  for (const std::string name : {"biases", "a", "a.weights"})
+    parameters += "[" + name + "]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n";
+  shop.write(definition, parameters);
+  const Outcome refused = check_refused(
+      planning(shop),
+      "net.cfg:29: layer 'a.weights': its tensor 'a.weights.biases' would have the name of one of "
+      "layer 'a' (" +
+          shop.definition_path() + ":25) in checkpoints; rename one of the layers\n");
+  CHECK(count(refused.err, "\n") == 1);
+  shop.write(std::regex_replace(definition, std::regex("a\\.weights"), "b"),
+             replaced(parameters, "a.weights", "b"));
+  CHECK(plan(shop).code == 0);
+}
+
+TEST_CASE("a layer with the name of a part of a divided layer is refused with both places") {
+  for (const std::string place : {"gpu=0\n", ""}) {  // on one device, or divided itself
+    const Workshop shop;
+    const std::string definition = replaced(
+        replaced(replaced(kDefinition, "outputs=10\ndropout=0.25", "outputs=10\ngpu=0,1\nparallel=model"),
+                 "[probs]", "[fc10/1]\ntype=neuron\nneuron=relu\ninputs=fc10\n" + place + "[probs]"),
+        "inputs=fc10\n[logprob]", "inputs=fc10/1\n[logprob]");
+    shop.write(definition, kParameters);
+    check_refused(planning(shop, {"--gpu", "0,1"}),
+                  "net.cfg:27: layer 'fc10/1': has the name of a part of layer 'fc10' (" +
+                      shop.definition_path() + ":21), which is divided over devices; rename one of them");
+  }
+}
+
 TEST_CASE("a mistake in the parameter file is named with its place") {
   for (const Mistake& mistake : parameter_mistakes) {
     const Workshop shop;

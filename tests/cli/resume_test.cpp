@@ -483,6 +483,39 @@ TEST_CASE("a resumed run keeps its net, whatever became of the definition file")
   CHECK(run_program(again).code == 2);
 }
 
+TEST_CASE("a resumed run accepts a key by any of its names") {
+  const Workshop shop;
+  const std::string by_key = replaced(kDefinition, "filterSize=3", "filterSize=3\npadding=1\nsumWidth=3"),
+                    by_alias = replaced(kDefinition, "filterSize=3", "filterSize=3\npad=1\npartialSum=4");
+  for (const bool alias_first : {false, true}) {
+    const std::string folder = shop / (alias_first ? "alias" : "key");
+    shop.write(alias_first ? by_alias : by_key, kParameters);
+    run_well(shop.dummy() + Args{"--save-file", folder, "--epochs", "1"});
+    shop.write(alias_first ? by_key : by_alias, kParameters);
+    run_well(shop.dummy() + Args{"--load-file", folder, "--epochs", "2"});
+    shop.write(replaced(by_alias, "pad=1", "pad=0"), kParameters);
+    check_refused(
+        shop.dummy() + Args{"--load-file", folder, "--epochs", "3"},
+        "it has  [conv1] channels=1 filters=2 filtersize=3 inputs=data neuron=relu padding=1 type=conv");
+  }
+}
+
+TEST_CASE(
+    "a run says which options it takes from its checkpoint, and when it has more epochs than asked for") {
+  const Workshop shop;
+  const std::string folder = shop / "run";
+  const Args run = shop.dummy() + Args{"--save-file", folder};
+  run_well(run + Args{"--epochs", "2", "--mini", "100", "--seed", "3"});
+  const Outcome again = run_well(run + Args{"--epochs", "1"});
+  CHECK_THAT(
+      again.out,
+      Catch::Contains("Not given, and so as in " + folder + "/2.2.safetensors: --mini 100 --seed 3\n") &&
+          Catch::Contains("Nothing to train: 2 epochs are done, which is more than --epochs 1\n"));
+  const Outcome same = run_well(run + Args{"--epochs", "2", "--mini", "100", "--seed", "3"});
+  CHECK_THAT(same.out, !Catch::Contains("so as in " + folder) &&
+                           Catch::Contains("Nothing to train: 2 of 2 epochs are done\n"));
+}
+
 Args every_layer(int epochs, const std::string& folder) {
   const std::string net = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/every-layer";
   return {"--layer-def",     net + ".cfg",

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/checkpoint/checkpoint.h"
 #include "tests/catch.h"
 
 namespace convnet {
@@ -32,7 +34,24 @@ struct Outcome {
   long peak_kib = 0;  ///< most memory that it had at once, in KiB
 };
 
-/// The program, running; its outputs are pipes. The destructor ends it.
+/// Checks that the checkpoints in a run's folder that were saved after `start` can be read, and hold nothing
+/// that a resumed run refuses.
+inline void check_saved(const std::string& folder, std::filesystem::file_time_type start) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().extension() != ".safetensors" || entry.last_write_time() < start) continue;
+    INFO(entry.path());
+    Checkpoint saved;
+    CHECK_NOTHROW(saved = read_checkpoint(entry.path().string()));
+    for (const auto& [name, tensor] : saved.tensors.tensors) {
+      INFO(name);
+      CHECK(all_finite(tensor.values));
+    }
+  }
+}
+
+/// The program, running; its outputs are pipes. The destructor ends it. Checkpoints that it has saved in the
+/// folder of --save-file must be readable when it has ended.
 class Program {
  public:
   explicit Program(std::vector<std::string> args, const std::string& executable = CONVNET_PROGRAM) {
@@ -40,6 +59,8 @@ class Program {
     std::array<int, 2> err{};
     if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0)
       throw std::runtime_error("no pipe");
+    for (std::size_t i = 0; i + 1 < args.size(); ++i)
+      if (args[i] == "--save-file") folder_ = args[i + 1];
     args.insert(args.begin(), executable);
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -101,6 +122,7 @@ class Program {
     outcome_.peak_kib = used.ru_maxrss;
     if (WIFEXITED(status)) outcome_.code = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) outcome_.signal = WTERMSIG(status);
+    if (!folder_.empty()) check_saved(folder_, start_);
     return outcome_;
   }
 
@@ -125,6 +147,8 @@ class Program {
     return true;
   }
 
+  std::string folder_;  ///< of --save-file; "" for none
+  std::filesystem::file_time_type start_ = std::filesystem::file_time_type::clock::now();
   pid_t pid_ = -1;
   std::array<pollfd, 2> pipes_{};
   Outcome outcome_;

@@ -1,6 +1,8 @@
 // The options of training: declared defaults, and options that belong together.
 #include "convnet/train/options.h"
 
+#include <set>
+
 #include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
@@ -89,7 +91,8 @@ TEST_CASE("rates drop after tests without a better one, and stop at the least pr
 
 TEST_CASE("gradients are checked on one view of each image") {
   CHECK(parse_train_options({{"multiview-test", "1"}}).data.multiview_test);
-  CHECK_FALSE(parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
+  CHECK_FALSE(
+      parse_train_options({{"multiview-test", "1"}, {"check-grads", "force-save", "1"}}).data.multiview_test);
 }
 
 TEST_CASE("times have units or are those of Slurm") {
@@ -124,4 +127,16 @@ TEST_CASE("times have units or are those of Slurm") {
                     "HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED, not '") +
             wrong + "'");
   }
+}
+
+TEST_CASE("checkpoints store all options but those of one invocation") {
+  std::set<std::string> unsaved;
+  for (const OptionSpec& spec : train_options().specs())
+    if (!spec.saved) unsaved.insert(spec.param.key);
+  // Where a run starts and how it ends, what is tested instead, and what is reported. Changes of a net are in
+  // the checkpoint's definition, and the machine that a search was for in its placement.
+  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "test-only",
+                                         "json", "write-features", "feature-path", "test-out", "logreg-name",
+                                         "confusion", "conv-to-local", "unshare-weights", "model", "verbose",
+                                         "profile"});
 }

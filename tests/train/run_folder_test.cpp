@@ -1,14 +1,18 @@
 // The folders of runs: made, locked, named, and removed where they stay empty.
 #include "convnet/train/run_folder.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
+#include <limits>
 #include <optional>
 
 #include "convnet/base/error.h"
 #include "convnet/checkpoint/checkpoint.h"
+#include "convnet/train/watched_cost.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -72,6 +76,77 @@ TEST_CASE("one run has a folder, and the next is told which") {
   CHECK(read_file(folder / "killed/.lock").starts_with("pid " + std::to_string(child) + " on "));
   CHECK_NOTHROW(RunFolder(folder / "killed"));
   CHECK(fs::is_empty(folder / "killed"));
+}
+
+TEST_CASE("a lock holds even if its text cannot be written, as on a full disk") {
+  const TempFolder folder;
+  fs::create_directory(folder / "run");
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none = {0, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+  std::optional<RunFolder> run;
+  CHECK_NOTHROW(run.emplace(folder / "run"));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  REQUIRE(run);
+  CHECK(run->is_claimed());
+  CHECK(refusal(folder / "run") == (folder / "run") +
+                                       ": another run saves its checkpoints there; wait until it ends, or "
+                                       "give this one another --save-file");
+}
+
+TEST_CASE("the best checkpoint is replaced at once, or not at all") {
+  const TempFolder folder;
+  for (const int epoch : {1, 2}) write_empty_checkpoint(folder.path(), epoch);
+  const std::string best = folder / kBestFile, first = folder / "1.1.safetensors",
+                    second = folder / "2.1.safetensors";
+  const auto keep = [&](const std::string& checkpoint) {
+    CHECK(keep_as_best(folder.path(), checkpoint).empty());
+    CHECK(read_file(best) == read_file(checkpoint));
+    CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
+  };
+  keep(first);
+  keep(first);  // both names are links to one file
+  keep(second);
+  keep(best);
+  // There are no links between file systems.
+  const std::string elsewhere = "/dev/shm/convnet-test-" + std::to_string(getpid()) + ".safetensors";
+  std::error_code none;
+  if (!fs::copy_file(first, elsewhere, none)) return;
+  keep(elsewhere);
+  fs::remove(elsewhere);
+}
+
+TEST_CASE("the folder of a checkpoint that is named without one is the current folder") {
+  CHECK(folder_of("1.1.safetensors") == ".");
+  CHECK(folder_of("run/1.1.safetensors") == "run");
+  CHECK(folder_of("/1.1.safetensors") == "/");
+}
+
+TEST_CASE("a checkpoint that could not be read again is not written") {
+  const TempFolder folder;
+  write_empty_checkpoint(folder.path(), 1);
+  const auto refused = [&](const std::function<void(Checkpoint&)>& change) {
+    Checkpoint checkpoint;
+    checkpoint.state.position = {2, 1};
+    change(checkpoint);
+    const std::string message = message_of<RunError>([&] { write_checkpoint(folder.path(), checkpoint, 1); });
+    INFO(message);
+    CHECK(message.find("cannot be saved") != std::string::npos);
+    CHECK(message.find(folder / "2.1.safetensors") != std::string::npos);
+    CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+  };
+  refused([](Checkpoint& c) {
+    c.tensors.tensors["fc1.weightsSqr.data"] = {{2}, {1, std::numeric_limits<float>::infinity()}};
+  });
+  refused([](Checkpoint& c) { c.state.best = {std::nan(""), 1, 1}; });
+  refused([](Checkpoint& c) { c.state.plateau.changes = {{1, 1, 0.0}}; });
+  refused([](Checkpoint& c) {
+    c.matrices = {{.name = "labels", .dims = {1}, .type = DataType::s32, .classes = 3}};
+  });
+  CHECK(read_checkpoint(folder.path()).state.position == Position{1, 1});
 }
 
 TEST_CASE("a run's folder that somebody has removed is claimed again") {
@@ -164,8 +239,11 @@ TEST_CASE("what killed writers left in a folder is removed, and nothing else") {
   const TempFolder folder;
   const std::vector<std::string> stay = {"1.1.safetensors", "notes.tmp-12", "1.1.safetensors.tmp-x"};
   for (const std::string& name : stay) write_file(folder / name, "");
-  for (const std::string& pid : {std::to_string(getpid()), std::string("999999999")})
+  for (const std::string& pid : {std::to_string(getpid()), std::string("999999999")}) {
     write_file(folder / ("1.2.safetensors.tmp-" + pid), "half");  // of an older version
+    write_file(folder / ("best.safetensors.tmp-" + pid), "half");
+  }
+  write_file(folder / "best.safetensors.new", "linked");
   write_file(folder / "1.2.safetensors.convnet-tmp-1", "half");
   { const RunFolder run(folder.path()); }
   for (const std::string& name : stay) CHECK(fs::exists(folder / name));
