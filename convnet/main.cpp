@@ -19,8 +19,8 @@
 #include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/base/openmp_environment.h"
 #include "convnet/base/printable.h"
-#include "convnet/base/spinning.h"
 #include "convnet/base/standard_streams.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/help.h"
@@ -85,6 +85,10 @@ int fail(const std::string& what, int code) {
   return code;
 }
 
+/// Calls restart_in_openmp_environment() before the libraries that this program needs are initialised.
+[[gnu::used, gnu::section(".preinit_array")]] void (*const restart)(int, char**, char**) =
+    [](int, char** argv, char** environment) { convnet::restart_in_openmp_environment(argv, environment); };
+
 /// Returns what `act` returns, or prints its exception and returns the exit code for that.
 template <class Act>
 int code_of(const Act& act) {
@@ -134,7 +138,6 @@ int run_with_streams(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   return code_of([&] {
-    convnet::limit_spinning(argv);
     std::set_terminate(end_at_once);
     // A write that fails says so, which is better than a signal: files and training are saved then.
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/cores.h"
+
 namespace convnet {
 
 struct WorkerPool::State {
@@ -68,7 +70,7 @@ struct WorkerPool::State {
 };
 
 WorkerPool::WorkerPool(int threads) : state_(std::make_unique<State>()) {
-  if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (threads == 0) threads = usable_cores();
   for (int i = 1; i < threads; ++i) state_->threads.emplace_back([state = state_.get()] { state->serve(); });
 }
 

@@ -13,6 +13,8 @@
 #include <optional>
 #include <sstream>
 
+#include "convnet/base/control_groups.h"
+
 namespace convnet {
 namespace {
 
@@ -71,36 +73,15 @@ std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& fi
   return std::max<std::int64_t>(0, *limit - *used + std::min(caches, *used));
 }
 
-/// Returns the smallest number of bytes that the limits of `group` and of the groups above it leave. Inside a
-/// container the path may be the one outside, so folders that do not exist are skipped.
-std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group,
-                                           const GroupFiles& files) {
-  std::optional<std::int64_t> least;
-  for (fs::path at = fs::path(group).relative_path();; at = at.parent_path()) {
-    const auto left = left_in(mount / at, files);
-    if (left && (!least || *left < *least)) least = left;
-    if (at.empty()) return least;
-  }
-}
-
 }  // namespace
 
 std::int64_t available_memory(const std::string& root) {
-  const fs::path top = root.empty() ? "/" : root;
-  std::int64_t available = machine_memory(top);
-  // Lines like "4:memory:/group" (version 1) and "0::/group" (version 2).
-  std::istringstream lines(contents_of(top / "proc/self/cgroup"));
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    std::optional<std::int64_t> left;
-    if (controllers == ",,")
-      left = left_in_groups(top / "sys/fs/cgroup", group, version2);
-    else if (controllers.find(",memory,") != std::string::npos)
-      left = left_in_groups(top / "sys/fs/cgroup/memory", group, version1);
-    if (left) available = std::min(available, *left);
+  std::int64_t available = machine_memory(root.empty() ? "/" : root);
+  for (const ControlGroups& groups : control_groups("memory", root)) {
+    for (const fs::path& folder : groups.folders) {
+      const auto left = left_in(folder, groups.version == 1 ? version1 : version2);
+      if (left) available = std::min(available, *left);
+    }
   }
   return available;
 }

@@ -106,6 +106,7 @@ json bench_json(const Graph& graph, const Plan& plan, const BenchMeasurement& m,
           {"peak_gflops", peak / 1e9},
           {"peak_fraction", flops / m.step / peak},
           {"usual_peak_gflops", median(m.peaks) / 1e9},
+          {"winograd", m.winograd},
           {"executor_overhead", m.overhead},
           {"copy_gb_per_s", m.copy / 1e9},
           {"primitives_ms", m.primitives * 1e3},
@@ -149,8 +150,11 @@ std::string bench_text(const json& r) {
       r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
   if (r["peak_fraction"].get<double>() > 1)
     text +=
-        "more than 100% of the peak: operations are counted as in direct convolutions, and Winograd's "
-        "method needs fewer\n";
+        r["winograd"].get<bool>()
+            ? "more than 100% of the peak: operations are counted as in direct convolutions, and Winograd's "
+              "method needs fewer\n"
+            : "more than 100% of the peak: the machine was slower while the peak was measured; measure "
+              "again when nothing else runs\n";
   if (const json& recorded = r["recorded"]; recorded.is_boolean())
     text += recorded.get<bool>() ? "steps are recorded: each is started by one call\n"
                                  : "steps are not recorded: the host starts their operations one by one\n";

@@ -25,6 +25,7 @@ struct BenchMeasurement {
   double fed_step = 0;              ///< seconds of a step with new images each time
   double primitives = 0;            ///< seconds of the step's library work, each operation run alone
   std::vector<double> peaks;        ///< measured FLOP/s of all cores or of the first GPU
+  bool winograd = false;            ///< whether a convolution is computed by Winograd's method
   double copy = 0;                  ///< measured bytes/s of copying
 };
 

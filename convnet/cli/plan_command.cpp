@@ -125,7 +125,7 @@ std::string prediction_text(const nlohmann::json& prediction) {
 double seconds_alone(const RequestedRun& run, const PlanCommandOptions& options, std::int64_t minibatch,
                      int devices, Predictor& predictor) {
   DeviceOptions one = options.devices;
-  one.threads = std::max(1, thread_count(one.threads) / devices);
+  one.threads = threads_of_each(one, devices);
   one.gpu = "0";
   one.devices_of_hosts.clear();
   one.parallel = Parallel::data;

@@ -21,9 +21,11 @@ std::string computes_with() {
 
 std::string version_text() {
   const std::string mpi = transport_library();
-  return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, {}\n{}\n",
-                     build_info::version, build_info::commit, build_info::compiler, build_info::onednn,
-                     build_info::cuda, mpi.empty() ? "without MPI" : mpi, computes_with());
+  const std::string with = std::string(build_info::with) + (mpi.empty() ? "" : ", " + mpi);
+  std::string without = build_info::without;
+  if (mpi.empty()) without += without.empty() ? "MPI" : ", MPI";
+  return fmt::format("convnet {} (commit {})\nbuilt with {}\n{}{}\n", build_info::version, build_info::commit,
+                     with, without.empty() ? "" : "built without " + without + "\n", computes_with());
 }
 
 }  // namespace convnet

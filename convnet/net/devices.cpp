@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
 #include "convnet/config/text.h"
@@ -15,48 +15,15 @@ namespace convnet {
 
 namespace {
 
-/// Returns the cores that this process may use: a character each, '1' for those.
-std::string own_cores() {
-  constexpr std::size_t kMostCores = std::size_t{1} << 20;
-  // The kernel refuses a set that has no room for all cores that the machine could have.
-  for (std::size_t room = CPU_SETSIZE; room <= kMostCores; room *= 2) {
-    std::vector<cpu_set_t> sets(room / CPU_SETSIZE);
-    const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, sets.data()) != 0) continue;
-    std::string cores(room, '0');
-    for (std::size_t core = 0; core < room; ++core) {
-      if (CPU_ISSET_S(core, bytes, sets.data())) cores[core] = '1';
-    }
-    return CPU_COUNT_S(bytes, sets.data()) == 0 ? "1" : cores;
-  }
-  return "1";
-}
-
-int usable_cores() {
-  const std::string cores = own_cores();
-  return static_cast<int>(std::count(cores.begin(), cores.end(), '1'));
-}
-
-/// Returns the cores of each process: those that it may use, shared with the others of its host that may use
-/// them, too.
+/// Returns the cores of each process, where several processes of a host may share them.
 std::vector<int> cores_of_processes(Processes& processes) {
-  const std::vector<std::string> all = processes.exchange(own_cores());
-  std::vector<int> shares;
-  for (int r = 0; r < processes.count(); ++r) {
-    double share = 0;
-    const std::string& cores = all[static_cast<std::size_t>(r)];
-    for (std::size_t core = 0; core < cores.size(); ++core) {
-      int users = 0;
-      for (int other = 0; other < processes.count(); ++other) {
-        const std::string& theirs = all[static_cast<std::size_t>(other)];
-        if (processes.host(other) == processes.host(r) && core < theirs.size() && theirs[core] == '1')
-          ++users;
-      }
-      if (cores[core] == '1') share += 1.0 / users;
-    }
-    shares.push_back(std::max(1, static_cast<int>(share + 1e-6)));
+  std::vector<Cores> cores;
+  std::vector<std::string> hosts;
+  for (const std::string& text : processes.exchange(to_text(own_cores()))) {
+    hosts.push_back(processes.host(static_cast<int>(cores.size())));
+    cores.push_back(cores_from(text));
   }
-  return shares;
+  return shared_cores(cores, hosts);
 }
 
 }  // namespace
@@ -231,12 +198,11 @@ bool plans_for_gpus(const DeviceOptions& options) {
          (options.device == DeviceKind::automatic && cuda_devices(reason) > 0);
 }
 
-/// Cores of each of `devices` CPU devices.
-int threads_of_each(const DeviceOptions& options, int devices) {
-  return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
-}
-
 }  // namespace
+
+int threads_of_each(const DeviceOptions& options, int devices) {
+  return std::clamp(thread_count(options.threads) / devices, 1, omp_get_thread_limit());
+}
 
 int used_here(const Topology& topology, int used, int rank) {
   int here = 0;
@@ -264,7 +230,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
     const Precision precision = cpu_precision(options);
     const int each = threads_of_each(options, devices);
     // The devices have threads, this thread has a team, and one more loads data.
-    check_threads(devices * each + omp_get_max_threads() + 1);
+    check_threads(devices * each + each + 1);
     return make_cpu_backend(each, precision);
   }
   for (const int id : options.gpus_of(rank)) {

@@ -13,6 +13,9 @@ namespace convnet {
 
 /// Returns the number of cores that --threads asks for; 0 means all that this process may use.
 int thread_count(int threads);
+/// Returns the number of threads of each of `devices` CPU devices, which share out those that thread_count()
+/// counts: at least 1, and no more than the environment variable OMP_THREAD_LIMIT allows.
+int threads_of_each(const DeviceOptions& options, int devices);
 /// Returns a warning if --threads asks for more cores than this process may use, else "".
 std::string too_many_threads(int threads);
 

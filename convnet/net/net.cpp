@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "convnet/base/error.h"
+#include "convnet/base/exit.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/net_weights.h"
@@ -48,9 +49,11 @@ const Plan& Net::prepare(Phase phase, std::int64_t images) {
 }
 
 /// Leaks the backend if a device hangs: closing its libraries would wait for the device, and the error would
-/// never be printed.
+/// never be printed. The libraries' own destructors would wait, too.
 Net::~Net() {
-  if (executor_.stalled()) static_cast<void>(backend_.release());
+  if (!executor_.stalled()) return;
+  skip_destructors_at_exit();
+  static_cast<void>(backend_.release());
 }
 
 void Net::upload_mean() {

@@ -14,6 +14,7 @@
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/base/exit.h"
 #include "convnet/config/diagnostics.h"
 
 namespace convnet {
@@ -264,17 +265,20 @@ class WorkerRunner::Worker {
   }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  /// A worker that is still in a task, after a stall, is left behind.
+  /// A worker that is still in a task, after a stall, is left behind. It uses libraries, so the process will
+  /// end without their destructors.
   ~Worker() {
     {
       const std::lock_guard lock(shared_->mutex);
       shared_->stop = true;
     }
     shared_->changed.notify_all();
-    if (busy())
+    if (busy()) {
+      skip_destructors_at_exit();
       thread_.detach();
-    else
+    } else {
       thread_.join();
+    }
   }
 
   void start(std::shared_ptr<Step> step) {

@@ -64,7 +64,7 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   const Processes* processes = net.executor().processes();
   const int own = used_here(options.topology(), devices, processes == nullptr ? 0 : processes->rank());
   std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
-                                 join(physical, ","), std::max(1, thread_count(options.threads) / own));
+                                 join(physical, ","), threads_of_each(options, own));
   if (devices > 1) text += " each";
   if (processes != nullptr)
     text += fmt::format(", in {} processes ({}{})", processes->count(), hosts_text(*processes),

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "convnet/base/available_memory.h"
+#include "convnet/base/clock.h"
 #include "convnet/base/error.h"
 #include "convnet/base/openmp_scope.h"
 #include "kernels/cpu/own_kernels.h"
@@ -36,6 +37,33 @@ class HostMemory : public DeviceMemory {
   std::int64_t bytes_ = 0;
 };
 
+/// Sets how many threads the OpenMP teams of the calling thread have: exactly that many, whatever
+/// OMP_DYNAMIC, OMP_NUM_THREADS and OMP_MAX_ACTIVE_LEVELS say, and no others within a team.
+void set_teams(int threads) {
+  omp_set_dynamic(0);
+  omp_set_max_active_levels(1);
+  omp_set_num_threads(threads);
+}
+
+/// Does so for its lifetime.
+class Teams {
+ public:
+  explicit Teams(int threads)
+      : dynamic_(omp_get_dynamic()), levels_(omp_get_max_active_levels()), threads_(omp_get_max_threads()) {
+    set_teams(threads);
+  }
+  Teams(const Teams&) = delete;
+  Teams& operator=(const Teams&) = delete;
+  ~Teams() {
+    omp_set_num_threads(threads_);
+    omp_set_max_active_levels(levels_);
+    omp_set_dynamic(dynamic_);
+  }
+
+ private:
+  int dynamic_, levels_, threads_;
+};
+
 /// Prepares operations for a number of threads. oneDNN fixes partitions and scratch sizes at creation.
 class Preparer {
  public:
@@ -48,25 +76,13 @@ class Preparer {
   bool bf16() const { return bf16_; }
 
   cpu::Prepared prepare(const OpDesc& op, const LayoutHints& hints) const {
-    const ThreadSetting setting(threads_);
+    const Teams teams(threads_);
     return cpu::prepare(op, hints, type());
   }
   bool fuses(const OpDesc& op) const { return cpu::fuses(op, type()); }
 
  private:
   DataType type() const { return bf16_ ? DataType::bf16 : DataType::f32; }
-
-  /// Sets the number of OpenMP threads of the calling thread for its lifetime.
-  class ThreadSetting {
-   public:
-    explicit ThreadSetting(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-    ThreadSetting(const ThreadSetting&) = delete;
-    ThreadSetting& operator=(const ThreadSetting&) = delete;
-    ~ThreadSetting() { omp_set_num_threads(before_); }
-
-   private:
-    int before_;
-  };
 
   int threads_;
   bool bf16_;
@@ -113,15 +129,20 @@ class CpuBackend : public Backend {
 
   double measure_copy_bandwidth(int) const override {
     const OpenMpScope scope;
+    const Teams teams(preparer_.threads());
     return cpu::own_kernels(use_instruction_set()).measure_copy_bandwidth(preparer_.threads());
   }
+  /// Our own loop has no instructions of AVX without AVX2, or of AMX, which oneDNN's products have.
   double measure_peak_flops(int) const override {
     const OpenMpScope scope;
-    return cpu::own_kernels(use_instruction_set())
-        .measure_peak_flops(preparer_.threads(), preparer_.bf16() ? DataType::bf16 : DataType::f32);
+    const Teams teams(preparer_.threads());
+    const double own =
+        cpu::own_kernels(use_instruction_set())
+            .measure_peak_flops(preparer_.threads(), preparer_.bf16() ? DataType::bf16 : DataType::f32);
+    return std::max(own, product_flops());
   }
 
-  void enter_worker(int) const override { omp_set_num_threads(preparer_.threads()); }
+  void enter_worker(int) const override { set_teams(preparer_.threads()); }
 
   std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
     return std::make_unique<HostMemory>(bytes);
@@ -133,6 +154,7 @@ class CpuBackend : public Backend {
   void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
              std::byte* dst) const override {
     const OpenMpScope scope;
+    const Teams teams(preparer_.threads());
     const auto op = preparer_.prepare(Reorder{from, to}, {from, to});
     std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
     std::byte* pointers[] = {const_cast<std::byte*>(src), dst};
@@ -140,6 +162,26 @@ class CpuBackend : public Backend {
   }
 
  private:
+  /// Returns the FLOP/s of the fastest of five products of large matrices.
+  double product_flops() const {
+    const OpDesc product = InnerProductForward{.g = {.n = 512, .in = 1024, .out = 1024}, .bias = false};
+    const auto op = preparer_.prepare(product, LayoutHints(arguments(product).size()));
+    std::vector<std::unique_ptr<HostMemory>> memory;
+    std::vector<std::byte*> pointers;
+    for (const TensorDesc& arg : op->args()) {
+      memory.push_back(std::make_unique<HostMemory>(arg.bytes()));
+      pointers.push_back(memory.back()->data());
+    }
+    HostMemory workspace(op->workspace_bytes());
+    double best = 0;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      const auto start = Clock::now();
+      op->run(pointers, workspace.data(), nullptr);
+      best = std::max(best, op_flops(product) / seconds_since(start));
+    }
+    return best;
+  }
+
   CpuTarget target_;
   Preparer preparer_;
 };

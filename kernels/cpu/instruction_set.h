@@ -1,6 +1,6 @@
-// The instruction sets that the program computes with on the CPU. Our own kernels are compiled for x86-64-v3
-// (AVX2), for x86-64-v4 (AVX-512), and for the latter with AVX512_BF16. oneDNN knows more levels; it is
-// always limited to exactly the level in use.
+// The instruction sets that the program computes with on the CPU. Our own kernels are compiled for x86-64,
+// for x86-64-v3 (AVX2), for x86-64-v4 (AVX-512), and for the latter with AVX512_BF16. oneDNN knows more
+// levels; it is always limited to exactly the level in use.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,39 @@
 
 namespace convnet {
 
-/// Levels of instruction sets, named as in oneDNN; each contains those before it. Architectures other than
-/// x86-64 have only `base`.
-enum class InstructionSet { base, avx2, avx512_core, avx512_core_vnni, avx512_core_bf16, avx512_core_amx };
+/// Levels of instruction sets, named as in oneDNN; each contains those before it. Only `base` is no word of
+/// oneDNN: x86-64 without SSE4.1, or another architecture.
+enum class InstructionSet {
+  base,
+  sse41,
+  avx,
+  avx2,
+  avx512_core,
+  avx512_core_vnni,
+  avx512_core_bf16,
+  avx512_core_amx
+};
 
 /// Returns the name that oneDNN's documentation gives to a level, like "AVX512_CORE_VNNI".
 std::string name_of(InstructionSet set);
 
-/// Returns the highest level of an x86-64 processor that has these flags, separated by spaces and named as
-/// /proc/cpuinfo names them. Throws DeviceError if the processor has not even AVX2.
+/// Returns the flags of this x86-64 processor on which levels depend, separated by spaces and named as
+/// /proc/cpuinfo names them. It asks the processor itself, because that file lists the flags of another one
+/// under an emulator (qemu-user).
+std::string processor_flags();
+
+/// Returns the highest level of an x86-64 processor that has these flags, separated by spaces:
+/// `base` if it has not even SSE4.1.
 InstructionSet instruction_set_with(std::string_view flags);
 
-/// Returns the level that ONEDNN_MAX_CPU_ISA names. Throws InputError if there is none of this name.
+/// Returns the level that a value of ONEDNN_MAX_CPU_ISA stands for. All words of oneDNN are known, in small
+/// letters, too; a level that this program does not have stands for the next lower one. Throws InputError for
+/// other words.
 InstructionSet instruction_set_named(std::string_view name);
 
 /// Returns the level that this process computes with: the highest of its processor, unless it has been
 /// limited by limit_instruction_set() or by oneDNN's environment variable ONEDNN_MAX_CPU_ISA. Throws
-/// DeviceError if the program cannot compute on this processor.
+/// InputError if that variable has a value that is unknown.
 InstructionSet instruction_set();
 
 /// Limits the level that our own kernels and oneDNN compute with to `most`. Throws std::logic_error once an

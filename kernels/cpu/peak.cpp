@@ -14,12 +14,19 @@ namespace convnet::cpu::own {
 
 namespace {
 
-// GCC and clang compile arithmetic on this type to the widest instructions of the instruction set.
-using Vector = float __attribute__((vector_size(64)));
+// The widest vector that a register of the instruction set holds. The sums of the loop below must stay in
+// registers (tests/kernels/peak_test.py): without AVX-512, there are 16 of them.
+#if defined(__AVX512F__)
 constexpr int kLanes = 16;
+#elif defined(__AVX__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 
-/// Returns the FLOP/s of `threads` cores that repeat `multiply_add(sum, factor, term)`, which does
-/// `flops` operations: the best of five short loops.
+/// Returns the FLOP/s of a team of up to `threads` threads that repeat `multiply_add(sum, factor, term)`,
+/// which does `flops` operations: the best of five short loops.
 template <class MultiplyAdd>
 double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
   constexpr int chains = 12;  // as many independent sums hide the latency of an instruction
@@ -27,9 +34,11 @@ double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     float sink = 0;
+    int team = 0;
     const auto start = std::chrono::steady_clock::now();
-#pragma omp parallel num_threads(threads) reduction(+ : sink)
+#pragma omp parallel num_threads(threads) reduction(+ : sink, team)
     {
+      team = 1;
       const auto seed = static_cast<float>(omp_get_thread_num() + 1);
       const Vector factor = Vector{} + 0.999F;
       const Vector term = Vector{} + 0.001F * seed;
@@ -43,7 +52,7 @@ double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     // The sum is used, so the loop cannot be dropped.
-    if (sink > 0) best = std::max(best, 1.0 * flops * chains * rounds * threads / seconds);
+    if (sink > 0) best = std::max(best, 1.0 * flops * chains * rounds * team / seconds);
   }
   return best;
 }

@@ -7,14 +7,15 @@
 
 namespace convnet::cpu {
 
+extern "C" const OwnKernels convnet_own_kernels_base;
 #if defined(__x86_64__)
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
 const OwnKernels& own_kernels(InstructionSet set) {
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
-  return set >= InstructionSet::avx512_core ? convnet_own_kernels_v4 : convnet_own_kernels_v3;
+  if (set >= InstructionSet::avx512_core) return convnet_own_kernels_v4;
+  return set >= InstructionSet::avx2 ? convnet_own_kernels_v3 : convnet_own_kernels_base;
 }
 #else
-extern "C" const OwnKernels convnet_own_kernels_base;
 const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base; }
 #endif
 

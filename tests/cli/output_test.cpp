@@ -381,7 +381,11 @@ TEST_CASE("docs/layers.md is what layers --markdown prints") {
 }
 
 TEST_CASE("options --version and --help answer on stdout") {
-  CHECK(std::regex_search(run_well({"--version"}).out, std::regex(R"(^convnet \d+\.\d+\.\d+)")));
+  const std::string version = run_well({"--version"}).out;
+  CHECK(std::regex_search(version, std::regex(R"(^convnet \d+\.\d+\.\d+)")));
+  CHECK(std::regex_search(
+      version, std::regex("\nbuilt with [^\n]+, oneDNN \\d+\\.[^\n]+, OpenMP(, (?!without)[^\n]+)*\n")));
+  CHECK(std::regex_search(version, std::regex("\ncomputes with [A-Z0-9_]+ on this processor\n$")));
   for (const char* command : {"train", "plan", "bench"}) {
     const Outcome run = run_well({command, "--help"});
     for (const char* part : {"--layer-def", "--mini", "default 128", "Exit codes:"})

@@ -123,7 +123,7 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
 }
 
 TEST_CASE("processes on different processors compute with the least instruction set") {
-  if (instruction_set() == InstructionSet::avx2) return test::skip("this processor has no AVX-512");
+  if (instruction_set() <= InstructionSet::avx2) return test::skip("this processor has no AVX-512");
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
   const Args limit = {"ONEDNN_MAX_CPU_ISA=AVX2", CONVNET_PROGRAM};

@@ -96,6 +96,14 @@ class Program {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  /// The name that ps and top print.
+  std::string name() const {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/comm");
+    std::string name;
+    std::getline(file, name);
+    return name;
+  }
+
   /// Waits until stdout holds `text` that many times. False if the program closed its outputs before.
   bool printed(const std::string& text, int times) {
     const auto enough = [&] {

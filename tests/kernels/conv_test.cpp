@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <functional>
 #include <future>
-#include "tests/catch.h"
 
 #include "convnet/base/error.h"
+#include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/onednn.h"
+#include "tests/catch.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
@@ -93,7 +94,9 @@ TEST_CASE("convolution keeps a hinted weight layout where it costs nothing", "[c
     const auto gradient = cpu::prepare(ConvBackwardWeights{g, false}, LayoutHints(3));
     const TensorDesc master = gradient->args()[2];
     const ConvForward forward{g, false, false, false};
-    CHECK(same_layout(cpu::prepare(forward, {std::nullopt, master, std::nullopt})->args()[1], master));
+    // Without AVX2, the library computes gradients by plain products, and nothing else in that layout.
+    if (instruction_set() >= InstructionSet::avx2)
+      CHECK(same_layout(cpu::prepare(forward, {std::nullopt, master, std::nullopt})->args()[1], master));
     const TensorDesc plain{g.weights(), DataType::f32, nullptr};
     for (const TensorDesc& hint : {master, plain}) {
       check(forward, {std::nullopt, hint, std::nullopt}, {src, weights, {}}, 2,
