@@ -44,7 +44,7 @@ std::string position_text(const Position& at) {
                             : batch + " finished";
 }
 
-LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
+LoadedRun load_together(const OptionTexts& given, StopSignal& stop, Processes* processes) {
   LoadedRun run;
   RunFacts facts;
   together(processes, [&] {
