@@ -170,28 +170,30 @@ double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& m
   return median(std::move(walls));
 }
 
+using Plans = std::vector<std::unique_ptr<const Plan>>;
+
 /// Measures each convolution, product, pooling, norm and update of the step alone, repeatedly, and returns
 /// the sum of their seconds, as a mean over the devices: the time of a step with nothing between these
-/// operations.
-double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
-  std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
+/// operations. Adds the plans that it runs to `singles`, where they must stay as long as the net, whose
+/// executor knows them by their addresses.
+double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs, Plans& singles) {
   double sum = 0;
   for (const Task& task : plan.tasks) {
     const std::string op = work_name(task);
     const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") ||
                            op.starts_with("cmrnorm");
     if (!primitive) continue;
-    Plan& single = *singles.emplace_back(std::make_unique<Plan>(plan));
-    single.tasks.assign(5, task);
-    for (Task& t : single.tasks) t.after.clear();
+    auto made = std::make_unique<Plan>(plan);
+    made->tasks.assign(5, task);
+    for (Task& t : made->tasks) t.after.clear();
     // Every plan has memory of its own for its inputs, and there are many.
-    for (BufferId& input : single.inputs) {
+    for (BufferId& input : made->inputs) {
       if (std::none_of(task.uses.begin(), task.uses.end(),
                        [&](const BufferUse& use) { return use.buffer == input; }))
         input = BufferId();
     }
     TaskTimes times;
-    net.executor().run(single, inputs, &times);
+    net.executor().run(*singles.emplace_back(std::move(made)), inputs, &times);
     std::vector<double> seconds;
     for (std::size_t t = 1; t < times.size(); ++t) seconds.push_back(times[t].end - times[t].begin);
     sum += median(std::move(seconds));
@@ -234,7 +236,7 @@ std::unique_ptr<Net> make_net(const BenchOptions& options, const RequestedRun& r
 
 /// Measures the steps, and between them what the machine could do at most.
 BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibatch,
-                             const BenchOptions& options) {
+                             const BenchOptions& options, Plans& singles) {
   StepInputs inputs;
   inputs.matrices = pointers_to(minibatch);
   inputs.rates = net.rates(0);
@@ -253,7 +255,7 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
                            [](const auto& c) { return c.second.find("winograd") != std::string::npos; });
   m.fed_step =
       net.executor().copies_inputs() ? fed_step(net, plan, inputs, minibatch, std::min(m.steps, 30)) : m.step;
-  m.primitives = primitives_alone(net, plan, inputs);
+  m.primitives = primitives_alone(net, plan, inputs, singles);
   measure_peak();
   m.peaks = std::move(peaks);
   m.copy = std::max(copy_before, machine->measure_copy_bandwidth(device));
@@ -279,6 +281,7 @@ void bench_command(const std::vector<std::string>& args) {
   run.options.data.shuffle = false;  // the images are measured, whatever their order
   const bool knows_batches = open_planned_run(run, diagnostics);
   const Provider& provider = *run.provider;
+  Plans singles;  // outlives the net
   const auto net = make_net(options, run, diagnostics);
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
@@ -287,7 +290,7 @@ void bench_command(const std::vector<std::string>& args) {
   const Matrices minibatch = one_minibatch(provider, first_batch, mini);
   net->init_weights(options.step.seed);
   check_init_from(run, net->graph(), net->plans());
-  const BenchMeasurement m = measure_all(*net, plan, minibatch, options);
+  const BenchMeasurement m = measure_all(*net, plan, minibatch, options, singles);
 
   if (!options.report.profile.empty()) {
     ChromeTrace trace;

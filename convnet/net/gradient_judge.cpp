@@ -37,19 +37,29 @@ class Judge {
     }
     measure_rounding();
     close_.clear();
-    double best = INFINITY;
+    double best = INFINITY, worst = 0;
     std::vector<double> suspicious;  // reaches
     for (const Difference& d : differences) {
       if (is_close(d)) close_.push_back(d.reach);
       if (several(close_)) return {.error = error_of(d)};
       if (rounding_ / d.reach > 0.05 * scale_of(d.slope)) continue;
       best = std::min(best, error_of(d));
+      worst = std::max(worst, error_of(d));
       if (error_of(d) > kClose) suspicious.push_back(d.reach);
     }
     // If rounding hides all of them, the longest step decides, because it suffers least.
     if (std::isinf(best)) best = error_of(*std::max_element(differences.begin(), differences.end(), shorter));
-    if (wrong_over_several_of(suspicious))
+    if (wrong_over_several_of(suspicious)) {
+      // A mistake shows over the shorter steps, too, if rounding cannot hide it there. What lies far away,
+      // like a step of a saturated function, shows over the long ones only.
+      const double least = *std::min_element(suspicious.begin(), suspicious.end());
+      const bool contradicted = std::any_of(differences.begin(), differences.end(), [&](const Difference& d) {
+        return d.reach < least &&
+               std::abs(d.slope - analytic_) + rounding_ / d.reach < std::abs(excess_) * scale_of(d.slope);
+      });
+      if (contradicted) return {.verdict = Verdict::unclear, .error = worst};
       return {.verdict = Verdict::wrong, .error = best, .excess = excess_};
+    }
     return {.verdict = best < kTolerance ? Verdict::right : Verdict::unclear, .error = best};
   }
 
@@ -159,7 +169,11 @@ Judgement confirmed(const Judgement& wrong, const std::vector<Judgement>& elsewh
     const double ratio = other.excess / wrong.excess;
     return other.verdict == Verdict::wrong && ratio > 0.4 && ratio < 2.5;
   });
-  if (same) return wrong;
+  // The step with the least error may be one that rounding hides it in.
+  if (same)
+    return {.verdict = wrong.verdict,
+            .error = std::max(wrong.error, std::abs(wrong.excess)),
+            .excess = wrong.excess};
   return {.verdict = wrong.error < kTolerance ? Verdict::right : Verdict::unclear, .error = wrong.error};
 }
 

@@ -144,27 +144,31 @@ std::vector<Rates> Net::rates(const TrainingProgress& progress) const {
 }
 
 std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
-  // This is the same net with no layer fused into another, so that every layer's own output can be seen.
-  Graph plain = graph_;
-  for (Node& node : plain.nodes) node.fused = false;
-  PlanSet plans(plain, provider_.matrices(), backend_->target(),
-                {seed_, !mean_.empty(), true, false, provider_.views(), images, plans_.topology()});
-  const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, *backend_, gpus_, executor_.stall_seconds(), executor_.processes());
-  executor.reserve(plan);
-  executor.write_everywhere(plans.mean_buffers(), mean_);
-  for (std::size_t i = 0; i < plans.weights().size(); ++i)
-    executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
+  // Executors know plans by their addresses, so these stay.
+  if (!unfused_) {
+    Graph plain = graph_;
+    for (Node& node : plain.nodes) node.fused = false;
+    unfused_ = std::make_unique<Unfused>(std::move(plain), plans_);
+  }
+  while (in_flight() > 0) {
+    try {
+      wait();
+    } catch (const std::runtime_error&) {  // an error of that step
+    }
+  }
+  const Plan& plan = unfused_->plans.plan(phase, images);
+  StepInputs still = inputs;
+  for (Rates& rates : still.rates) rates.epsilon = rates.momentum = 0;
   std::mutex mutex;  // devices work at the same time
   TaskId first_task;
-  const StepResult result = executor.run(plan, inputs, nullptr, [&](TaskId t) {
+  const StepResult result = executor_.run(plan, still, nullptr, [&](TaskId t) {
     const Task& task = plan.tasks[t];
     if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[use.buffer];
       const bool real = b.desc.type == DataType::f32 || b.desc.type == DataType::bf16;
       if (use.access == Access::read || b.kind != BufferKind::activation || !real) continue;
-      if (all_finite(executor.read(&plan, use.buffer))) continue;
+      if (all_finite(executor_.read(&plan, use.buffer))) continue;
       const std::lock_guard lock(mutex);
       if (!first_task.exists() || t < first_task) first_task = t;
     }
@@ -175,7 +179,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       if (other.exists() && (!first_task.exists() || other < first_task)) first_task = other;
     }
   }
-  const std::string first = first_task.exists() ? plain.nodes[plan.tasks[first_task].node].name : "";
+  const std::string first = first_task.exists() ? graph_.nodes[plan.tasks[first_task].node].name : "";
   if (first_task.exists() && plan.tasks[first_task].kind == TaskKind::load)
     return "the data set itself has such numbers, where layer '" + first + "' reads it";
   for (const WeightBuffers& w : plans_.weights()) {
@@ -199,7 +203,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   for (const CostSlot& c : plan.costs) {
     for (int v = 0; v < c.values; ++v) {
       if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))
-        return "all layers' outputs are finite, but cost '" + plain.nodes[c.node].name +
+        return "all layers' outputs are finite, but cost '" + graph_.nodes[c.node].name +
                "' is not: its input is outside of what it is defined for";
     }
   }

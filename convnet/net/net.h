@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
@@ -102,7 +103,9 @@ class Net {
   }
 
   /// Finds the source of numbers that are not finite: checks the weights, then runs the same minibatch
-  /// without fusions. Returns a phrase for a message ("the first layer with such an output is 'conv2'"), or
+  /// without fusions, in the memory of the net's own plans. Waits for steps in flight first, and forgets
+  /// their results. Should that step be finite, its rates are 0, so that the weights stay, but increments may
+  /// be lost. Returns a phrase for a message ("the first layer with such an output is 'conv2'"), or
   /// "" if all numbers are finite.
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
@@ -130,6 +133,13 @@ class Net {
   bool learns_;
   float clip_norm_, average_share_;  ///< StepHeader's fields in every training step
   PlanSet plans_;
+  /// The same net with no layer fused into another, so that every layer's own output can be seen.
+  struct Unfused {
+    Unfused(Graph plain, const PlanSet& like) : graph(std::move(plain)), plans(graph, like) {}
+    const Graph graph;
+    PlanSet plans;
+  };
+  std::unique_ptr<Unfused> unfused_;  ///< made by first_non_finite()
   Executor executor_;
   bool mean_uploaded_ = false;
   UpdateWindows windows_;

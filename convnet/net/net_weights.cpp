@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <numbers>
 #include <set>
@@ -399,6 +400,44 @@ PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint)
     }
   }
   return result;
+}
+
+std::map<std::string, Magnitudes> magnitudes(const Executor& executor, const PlanSet& plans) {
+  std::map<std::string, Magnitudes> all;
+  const auto sum = [&](BufferId buffer) {
+    double total = 0;
+    if (!executor.is_here(plans.persistent()[buffer].device)) return total;
+    for (const float v : executor.read(nullptr, buffer)) total += std::abs(static_cast<double>(v));
+    return total;
+  };
+  for (const WeightBuffers& w : plans.weights()) {
+    // Parts of a matrix on several devices count as one; replicas are equal.
+    Magnitudes& of_matrix = all[w.name];
+    of_matrix.weights += sum(w.weights[0]);
+    of_matrix.count += static_cast<double>(element_count(plans.persistent()[w.weights[0]].desc.dims));
+    for (const UpdateShard& shard : w.shards) of_matrix.increments += sum(shard.increment);
+  }
+  if (executor.processes() == nullptr) return all;
+  std::vector<double> mine;
+  for (const auto& [name, of_matrix] : all) {
+    mine.push_back(of_matrix.weights);
+    mine.push_back(of_matrix.increments);
+  }
+  const std::size_t bytes = mine.size() * sizeof(double);
+  std::vector<double> total(mine.size(), 0);
+  for (const std::string& text :
+       executor.processes()->exchange({reinterpret_cast<const char*>(mine.data()), bytes})) {
+    std::vector<double> of_process(mine.size());
+    if (text.size() != bytes) throw RunError("a process has sent a damaged message");
+    std::memcpy(of_process.data(), text.data(), bytes);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += of_process[i];
+  }
+  auto next = total.begin();
+  for (auto& [name, of_matrix] : all) {
+    of_matrix.weights = *next++;
+    of_matrix.increments = *next++;
+  }
+  return all;
 }
 
 std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {

@@ -1,12 +1,15 @@
 // The names and values of a net's tensors in checkpoints, and PyTorch's names for them.
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/tensor_names.h"
 #include "convnet/plan/plan_set.h"
+#include "convnet/runtime/executor.h"
 
 namespace convnet {
 
@@ -39,6 +42,14 @@ struct PytorchWeights {
 /// Makes them from a checkpoint and its net, of which no layer may be divided. Throws as matrix_of(), and
 /// InputError if two would have one name.
 PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint);
+
+/// Sums of the magnitudes of a whole matrix and of its increments, and the number of its elements.
+struct Magnitudes {
+  double weights = 0, increments = 0, count = 0;
+};
+/// Returns the magnitudes of every matrix, by its name. All processes call it together: each sums what its
+/// own devices have, and only sums are sent.
+std::map<std::string, Magnitudes> magnitudes(const Executor& executor, const PlanSet& plans);
 
 /// Throws InputError as Net::init_from() would for a net with these plans.
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);

@@ -16,6 +16,13 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       options_(options),
       net_buffers_(make_net_buffers(graph, matrices, target, options)) {}
 
+PlanSet::PlanSet(const Graph& graph, const PlanSet& like)
+    : graph_(graph),
+      matrices_(like.matrices_),
+      target_(like.target_),
+      options_(like.options_),
+      net_buffers_(like.net_buffers_) {}
+
 const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
   const std::pair key(phase, images);
   if (const auto cached = plans_.find(key); cached != plans_.end()) return *cached->second;

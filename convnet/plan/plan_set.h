@@ -18,6 +18,10 @@ class PlanSet {
   PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
           const PlanOptions& options);
 
+  /// Makes a set whose plans run in the memory of `like`: `graph` has the same layers, weights and devices as
+  /// its graph, and may differ in what is fused. The graph must outlive the set.
+  PlanSet(const Graph& graph, const PlanSet& like);
+
   /// Returns the plan for minibatches of `images` images. The first call makes it, and verifies it in builds
   /// with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);

@@ -455,26 +455,55 @@ BufferId UpdateWriter::broken(DeviceId device, TaskPlace place) {
   return broken_[device];
 }
 
-/// Every device reads the flags of all devices. With several hosts, the first device of each host reads the
-/// flags of its host, then the results of the other hosts, and its neighbours read its result.
+/// Devices of one host, or of few hosts with a device each, read the flags of all. With several hosts, the
+/// first device of each reads the flags of its host, then learns those of the others, and its neighbours read
+/// its result.
 void UpdateWriter::look_for_broken(TaskPlace place) {
+  constexpr int kFewHosts = 4;
   const std::vector<DeviceId> all(devices().begin(), devices().end());
+  // One group stands for devices that all read from each other.
+  std::vector<std::vector<DeviceId>> groups(1);
   const HostGroups hosts(plan_.topology, all);
-  const auto device = [&](int member) { return all[static_cast<std::size_t>(member)]; };
-  std::vector<BufferId> flags;  // of devices, or between hosts, of hosts
-  for (int host = 0; host < hosts.hosts(); ++host) {
-    std::vector<BufferId> of_host;
-    for (const int member : hosts.members(host)) of_host.push_back(costs(device(member)));
-    if (hosts.hosts() > 1 && of_host.size() > 1)
-      of_host = {any_broken(of_host, device(hosts.members(host)[0]), place)};
-    flags.insert(flags.end(), of_host.begin(), of_host.end());
+  if (hosts.hosts() == 1 && plan_.topology.hosts() > kFewHosts) {
+    groups.clear();
+    for (const DeviceId device : all) groups.push_back({device});
+  } else {
+    groups.resize(static_cast<std::size_t>(hosts.hosts()));
+    for (std::size_t h = 0; h < groups.size(); ++h) {
+      for (const int member : hosts.members(static_cast<int>(h)))
+        groups[h].push_back(all[static_cast<std::size_t>(member)]);
+    }
   }
   broken_.assign(all.size(), BufferId());
-  for (int member = 0; member < static_cast<int>(all.size()); ++member) {
-    const int first = hosts.members(hosts.host_of(member))[0];
-    const bool takes = hosts.hosts() > 1 && member != first;
-    broken_[device(member)] =
-        any_broken(takes ? std::vector<BufferId>{broken_[device(first)]} : flags, device(member), place);
+  if (groups.size() == 1) {
+    std::vector<BufferId> flags;
+    for (const DeviceId device : all) flags.push_back(costs(device));
+    for (const DeviceId device : all) broken_[device] = any_broken(flags, device, place);
+    return;
+  }
+  std::vector<BufferId> flags;  // of the groups, on the first device of each
+  for (const std::vector<DeviceId>& group : groups) {
+    std::vector<BufferId> of_group;
+    for (const DeviceId device : group) of_group.push_back(costs(device));
+    flags.push_back(of_group.size() > 1 ? any_broken(of_group, group[0], place) : of_group[0]);
+  }
+  // Dissemination: after each round a flag stands for twice as many groups, so N groups need N log N messages
+  // and not N * N. Few groups read from all others at once, which takes fewer rounds.
+  const auto count = flags.size();
+  const std::size_t reads = count <= kFewHosts ? count : 2;
+  for (std::size_t known = 1; known < count; known *= reads) {
+    std::vector<BufferId> next;
+    for (std::size_t g = 0; g < count; ++g) {
+      std::set<std::size_t> from;  // in the order of groups
+      for (std::size_t k = 0; k < reads; ++k) from.insert((g + k * known) % count);
+      std::vector<BufferId> read;
+      for (const std::size_t other : from) read.push_back(flags[other]);
+      next.push_back(any_broken(read, groups[g][0], place));
+      if (known * reads < count) continue;
+      for (const DeviceId device : groups[g])
+        broken_[device] = device == groups[g][0] ? next[g] : any_broken({next[g]}, device, place);
+    }
+    flags = std::move(next);
   }
 }
 

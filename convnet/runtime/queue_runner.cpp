@@ -303,6 +303,7 @@ class QueueRunner::Filling {
 
   /// Puts everything into the queues, from the copies of the step block to those of the costs.
   void fill() {
+    runner_.to_send_.clear();  // of a step that has failed
     if (runner_.processes_ != nullptr) runner_.begin_receiving(plan_, ready_);
     copy_step_block();
     for (const TaskId t : plan_.tasks.ids()) {

@@ -250,7 +250,7 @@ void convert_checkpoint(LoadedRun& run, const IniFile& unconverted) {
 
 }  // namespace
 
-LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
+LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* processes) {
   LoadedRun run;
   // A signal ends the program with `claiming` locked, so no folder is claimed while others are left.
   std::mutex claiming;

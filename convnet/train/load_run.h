@@ -27,6 +27,6 @@ struct LoadedRun : RequestedRun {
 /// InputError with everything that is wrong. A stop signal during this call ends the program. Several
 /// processes (else `processes` is null) load a run together: the first one claims the folders and chooses the
 /// checkpoint, which all read.
-LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes = nullptr);
+LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* processes = nullptr);
 
 }  // namespace convnet

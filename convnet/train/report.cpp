@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -16,6 +14,7 @@
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/costs.h"
+#include "convnet/net/net_weights.h"
 #include "convnet/plan/simulate.h"
 
 namespace convnet {
@@ -220,28 +219,14 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
 }
 
 void print_weights(const Net& net) {
-  // Parts of a matrix on several devices count as one.
-  struct Sums {
-    double weights = 0, increments = 0, count = 0;
-  };
-  std::map<std::string, Sums> sums;
-  const auto magnitude = [](const std::vector<float>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0,
-                           [](double sum, float v) { return sum + std::abs(static_cast<double>(v)); });
-  };
-  for (const WeightBuffers& w : net.plans().weights()) {
-    Sums& s = sums[w.name];
-    const std::vector<float> values = net.executor().read_weights(w);
-    s.weights += magnitude(values);
-    s.count += static_cast<double>(values.size());
-    if (!w.shards.empty()) s.increments += magnitude(net.increment(w));
-  }
+  const std::map<std::string, Magnitudes> sums = magnitudes(net.executor(), net.plans());
   for (const WeightBuffers& w : net.plans().weights()) {
     const Node& node = net.graph().nodes[w.node];
     const WeightSpec& spec = net.graph().weight({w.node, w.index});
     if (spec.first_output > 0) continue;
-    const double count = std::max(1.0, sums[w.name].count);
-    const double weights = sums[w.name].weights / count, increments = sums[w.name].increments / count;
+    const Magnitudes& sum = sums.at(w.name);
+    const double count = std::max(1.0, sum.count);
+    const double weights = sum.weights / count, increments = sum.increments / count;
     if (spec.state) {
       fmt::print("Layer '{}' {}: {:e}\n", node.whole, spec.name, weights);
     } else if (spec.name == "biases" || spec.name == "shift") {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -47,31 +48,35 @@ StopSignal::~StopSignal() { close(fd_); }
 bool StopSignal::arrived() {
   signalfd_siginfo info;
   if (arrived_) return true;
-  if (streams_.closed() || read(fd_, &info, sizeof info) == sizeof info)
+  if (streams_.closed() || (!watched_ && read(fd_, &info, sizeof info) == sizeof info))
     arrived_ = true;
   else if (seconds_left() <= kept_back_)
     arrived_ = out_of_time_ = true;
   return arrived_;
 }
 
-StopSignal::EndsProgram::EndsProgram(const StopSignal& signals, std::function<void()> before_end)
-    : over_(eventfd(0, EFD_CLOEXEC)) {
+/// A watcher that cannot wait for signals ends, and leaves them to arrived().
+StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
+    : signals_(signals), over_(eventfd(0, EFD_CLOEXEC)) {
   if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
   watcher_ = std::thread([arriving = signals.fd_, over = over_, before_end = std::move(before_end)] {
     std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
     while (poll(events.data(), events.size(), -1) < 0) {
+      if (errno != EINTR) return;
     }
     signalfd_siginfo info;
     if (events[0].revents != 0 || read(arriving, &info, sizeof info) != sizeof info) return;
     before_end();
     end_by(static_cast<int>(info.ssi_signo));
   });
+  signals_.watched_ = true;
 }
 
 StopSignal::EndsProgram::~EndsProgram() {
   eventfd_write(over_, 1);
   watcher_.join();
   close(over_);
+  signals_.watched_ = false;
 }
 
 }  // namespace convnet

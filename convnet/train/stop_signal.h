@@ -21,6 +21,7 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
   /// Returns whether a signal has arrived, nobody reads stdout any more, or the time is up. Does not block.
+  /// As long as an EndsProgram lives, signals are left to it.
   bool arrived();
 
   /// The time is up `seconds` after this object was made, less what keep_back() asks for.
@@ -38,12 +39,13 @@ class StopSignal {
   /// preparations, before there is anything to save. Another thread calls `before_end` first.
   class EndsProgram {
    public:
-    EndsProgram(const StopSignal& signals, std::function<void()> before_end);
+    EndsProgram(StopSignal& signals, std::function<void()> before_end);
     EndsProgram(const EndsProgram&) = delete;
     EndsProgram& operator=(const EndsProgram&) = delete;
     ~EndsProgram();
 
    private:
+    StopSignal& signals_;
     int over_ = -1;  ///< event descriptor by which the destructor ends the watcher
     std::thread watcher_;
   };
@@ -51,6 +53,7 @@ class StopSignal {
  private:
   const StandardStreams& streams_;
   int fd_ = -1;
+  bool watched_ = false;  ///< an EndsProgram takes the signals
   bool arrived_ = false, out_of_time_ = false;
   Clock::time_point start_ = Clock::now();
   double limit_ = std::numeric_limits<double>::infinity();  ///< seconds from start_

@@ -63,7 +63,7 @@ double save_seconds(const Net& net) {
   return floats * sizeof(float) / kBytesPerSecond;
 }
 
-LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
+LoadedRun load_together(const OptionTexts& given, StopSignal& stop, Processes* processes) {
   LoadedRun run;
   RunFacts facts;
   together(processes, [&] {

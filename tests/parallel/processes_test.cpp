@@ -1,11 +1,13 @@
 // Several processes give the bits of one process with the same devices: costs, weights, increments, outputs.
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <stdexcept>
 #include <thread>
 
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/net_weights.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
 #include "tests/wrapped_backend.h"
@@ -71,15 +73,17 @@ void check_like_one_process(const std::vector<PlacedNet>& nets) {
   }
 }
 
-/// Lets only exchanges pass; the messages of steps end when a test says so.
+/// Lets only exchanges pass; the messages of steps end when a test says so. With `receives`, those that are
+/// received end at once.
 class SlowTransport : public Transport {
  public:
   struct Message {
     std::vector<Piece> pieces;
     std::function<void()> ended;
   };
-  SlowTransport(std::unique_ptr<Transport> inner, std::shared_ptr<std::vector<Message>> messages)
-      : inner_(std::move(inner)), messages_(std::move(messages)) {}
+  SlowTransport(std::unique_ptr<Transport> inner, std::shared_ptr<std::vector<Message>> messages,
+                bool receives = false)
+      : inner_(std::move(inner)), messages_(std::move(messages)), receives_(receives) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
@@ -91,6 +95,8 @@ class SlowTransport : public Transport {
   void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
     if (channel == 0)
       inner_->receive(from, channel, std::move(pieces), std::move(ended));
+    else if (receives_)
+      ended();
     else
       messages_->push_back({std::move(pieces), std::move(ended)});
   }
@@ -100,6 +106,29 @@ class SlowTransport : public Transport {
  private:
   std::unique_ptr<Transport> inner_;
   std::shared_ptr<std::vector<Message>> messages_;
+  bool receives_;
+};
+
+/// Counts the bytes that a process sends.
+class CountingTransport : public Transport {
+ public:
+  CountingTransport(std::unique_ptr<Transport> inner, std::atomic<std::int64_t>& bytes)
+      : inner_(std::move(inner)), bytes_(bytes) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    for (const Piece& piece : pieces) bytes_ += piece.bytes;
+    inner_->send(to, channel, std::move(pieces), std::move(ended));
+  }
+  void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    inner_->receive(from, channel, std::move(pieces), std::move(ended));
+  }
+  std::string failure() const override { return inner_->failure(); }
+  [[noreturn]] void abort(int) override { std::terminate(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  std::atomic<std::int64_t>& bytes_;
 };
 
 /// Counts the pieces of memory that were freed.
@@ -233,6 +262,87 @@ TEST_CASE("memory that a message is under way to outlives a step that fails, and
     for (const Transport::Piece& piece : message.pieces)
       std::fill_n(piece.data, static_cast<std::size_t>(piece.bytes), std::byte{0});
     message.ended();
+  }
+}
+
+TEST_CASE("a step after one that failed sends none of its messages") {
+  if (!has_gpus()) return;  // workers keep no list of messages
+  const auto messages = std::make_shared<std::vector<SlowTransport::Message>>();
+  std::vector<std::unique_ptr<Transport>> transports = thread_transports(2);
+  transports[0] = std::make_unique<SlowTransport>(std::move(transports[0]), messages, true);
+  std::vector<std::size_t> sent;
+  const auto process = [&](std::size_t rank) {
+    Processes processes(std::move(transports[rank]), 60);
+    processes.set_uses_nccl(false);
+    NetOptions options;
+    options.gpu = "0,1";
+    options.data_parallel = true;
+    options.processes = &processes;
+    options.devices_of_processes = {1, 1};
+    SmallNet net(column_net(Normalised::nowhere), kImage, kClasses, options);
+    const Plan& plan = net.prepare(Phase::train, 8);
+    processes.exchange("ready");
+    if (rank > 0) return;
+    const Minibatch batch = random_minibatch(kImage, 8, kClasses, 7);
+    for (int step = 0; step < 2; ++step) {
+      const std::string error = error_of<std::runtime_error>([&] {
+        net.net().run(plan, net.inputs_of(batch, 0), nullptr, [&](TaskId t) {
+          // The message is on the host, and not yet with the transport.
+          if (plan.tasks[t].kind == TaskKind::send) throw std::runtime_error("broken");
+        });
+      });
+      expect(error == "broken", error);
+      sent.push_back(messages->size());
+      for (const SlowTransport::Message& message : std::exchange(*messages, {})) message.ended();
+    }
+  };
+  std::thread other([&] { process(1); });
+  process(0);
+  other.join();
+  CHECK(sent == std::vector<std::size_t>{0, 0});
+}
+
+TEST_CASE("processes send sums of magnitudes, not weights") {
+  const NetTexts texts = wide_matrix_net();
+  const Minibatch batch = random_minibatch(kImage, 8, kClasses, 7);
+  const auto magnitudes_of = [&](NetOptions options, const std::function<void()>& trained) {
+    options.gpu = "0,1,2,3";
+    options.data_parallel = true;
+    SmallNet net(texts, kImage, kClasses, options);
+    net.step(Phase::train, batch, 0);
+    trained();
+    return magnitudes(net.net().executor(), net.net().plans());
+  };
+  const std::map<std::string, Magnitudes> expected = magnitudes_of({}, [] {});
+  double elements = 0;
+  for (const auto& [name, one] : expected) elements += one.count;
+  std::atomic<std::int64_t> bytes = 0;
+  std::vector<std::unique_ptr<Transport>> transports = thread_transports(4);
+  std::vector<std::map<std::string, Magnitudes>> found(4);
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    threads.emplace_back([&, rank] {
+      Processes processes(std::make_unique<CountingTransport>(std::move(transports[rank]), bytes), 60);
+      processes.set_uses_nccl(false);
+      NetOptions options;
+      options.processes = &processes;
+      options.devices_of_processes = {1, 1, 1, 1};
+      found[rank] = magnitudes_of(options, [&] {
+        processes.exchange("");
+        if (rank == 0) bytes = 0;
+        processes.exchange("");
+      });
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(static_cast<double>(bytes) < elements * sizeof(float) / 10);
+  for (const auto& of_process : found) {
+    REQUIRE(of_process.size() == expected.size());
+    for (const auto& [name, one] : of_process) {
+      INFO(name);
+      CHECK(one.weights == Approx(expected.at(name).weights).epsilon(1e-12));
+      CHECK(one.increments == Approx(expected.at(name).increments).epsilon(1e-12));
+      CHECK(one.count == expected.at(name).count);
+    }
   }
 }
 

@@ -1,4 +1,7 @@
 // Plans for several hosts communicate within hosts first.
+#include <map>
+#include <set>
+
 #include "convnet/plan/hash.h"
 #include "convnet/plan/verify.h"
 #include "tests/catch.h"
@@ -102,6 +105,44 @@ TEST_CASE("plans of hosts with a device each are those of one host") {
       CHECK(plan_hash(single.plan(phase, 16)) == expected);
       CHECK(plan_hash(one.plan(phase, 16)) == expected);
       if (phase == Phase::train) CHECK(plan_hash(net_on(config, {2, 2}).plan(phase, 16)) != expected);
+    }
+  }
+}
+
+TEST_CASE("hosts with a device each tell each other of costs that are not finite in N log N messages") {
+  // Rounds of messages that read a flag from each of few hosts, or double what is known.
+  for (const auto& [hosts, of_a_pass] : {std::pair{2, 2}, {4, 12}, {5, 15}, {8, 24}, {16, 64}, {17, 85}}) {
+    INFO(hosts << " hosts");
+    const std::vector<int> each(static_cast<std::size_t>(hosts), 1);
+    PlannedNet net("lenet", true, false, hosts, Precision::fp32, "cpu", Topology(each, each));
+    const Plan& plan = net.plan(Phase::train, 2 * hosts);
+    CHECK_NOTHROW(verify(plan, net.graph));
+    int messages = 0;
+    for (const Task& task : plan.tasks) {
+      if (task.kind != TaskKind::send) continue;
+      const std::string& name = plan.buffers[task.uses[0].buffer].name;
+      messages += name == "costs" || name == "broken" ? 1 : 0;
+    }
+    CHECK(messages == of_a_pass);
+    // Every update reads a flag that stands for all devices.
+    std::map<BufferId, std::set<DeviceId>> knows;
+    for (const DeviceId device : net.plans->device_ids()) knows[net.plans->costs_buffer(device)] = {device};
+    for (const TaskId t : plan.tasks.ids()) {
+      const Task& task = plan.tasks[t];
+      if (task.kind == TaskKind::receive) {
+        const Task& sender = plan.tasks[task.partner];
+        for (std::size_t k = 0; k < task.uses.size(); ++k)
+          if (knows.contains(sender.uses[k].buffer))
+            knows[task.uses[k].buffer] = knows[sender.uses[k].buffer];
+      }
+      if (std::holds_alternative<AnyBroken>(task.op) && !is_message(task.kind)) {
+        std::set<DeviceId> all;
+        for (std::size_t k = 0; k + 1 < task.uses.size(); ++k)
+          all.merge(std::set(knows.at(task.uses[k].buffer)));
+        knows[task.uses.back().buffer] = all;
+      }
+      if (!std::holds_alternative<Update>(task.op) || is_message(task.kind)) continue;
+      CHECK(std::ssize(knows.at(task.uses[task.uses.size() - 2].buffer)) == hosts);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "convnet/net/gradient_judge.h"
 #include "tests/layers/against_reference.h"
+#include "tests/layers/random_nets.h"
 #include "tests/wrapped_backend.h"
 
 using namespace convnet;
@@ -196,6 +197,20 @@ TEST_CASE("a derivative that rounding or kinks hide is not called wrong") {
   }
 }
 
+TEST_CASE("a derivative that short steps confirm is not called wrong for what lies far away") {
+  // Short steps are rounded, and long ones meet steps of the function that no derivative shows.
+  for (const double rounding : {317, 401, 523, 611, 787, 907}) {
+    INFO(rounding);
+    const auto far_steps = [&](double x) {
+      return std::round((1 + x + 0.25 * std::round(2 * x)) * rounding) / rounding;
+    };
+    const Judgement found = judge_derivative({far_steps, [](double) { return 1.0; }, 100, 0});
+    CHECK(found.verdict != Verdict::wrong);
+    // What is unclear is not said to be without an error.
+    CHECK((found.verdict == Verdict::right || found.error > 0));
+  }
+}
+
 TEST_CASE("gradient checks hold the labels of a cost constant where layers make them") {
   const std::string teacher = fc("t", "inputs=data outputs=4") + section("s", "softmax", "inputs=t") +
                               section("own", "cost.logreg", "inputs=labels,s");
@@ -236,6 +251,30 @@ TEST_CASE("right gradients of saturated nets and of nets with kinks are not call
     const NetTexts texts = random_net(seed, seed % 3 != 0, seed % 3 != 1);
     INFO(texts.definition);
     for (const GradientReport& report : CheckedNet(texts, {3, 6, 6}, seed + 1).check()) {
+      INFO(report.name << ", error " << report.error);
+      CHECK(report.verdict != Verdict::wrong);
+      unclear += report.verdict == Verdict::unclear ? 1 : 0;
+      ++all;
+    }
+  }
+  INFO(unclear << " of " << all << " unclear");
+  CHECK(5 * unclear < all);
+}
+
+TEST_CASE("right gradients of random nets of all layers are not called wrong") {
+  RandomNets nets(11);
+  int unclear = 0, all = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const NetTexts texts = nets.next();
+    INFO(texts.definition);
+    NetOptions options;
+    options.extra = random_net_matrices();
+    options.seed = seed;
+    SmallNet net(texts, kRandomNetImage, kRandomNetClasses, options);
+    const Minibatch batch =
+        random_minibatch(kRandomNetImage, kImages, kRandomNetClasses, seed, random_net_matrices());
+    net.prepare(Phase::check, kImages);
+    for (const GradientReport& report : net.net().check_gradients(kImages, net.inputs_of(batch, 0))) {
       INFO(report.name << ", error " << report.error);
       CHECK(report.verdict != Verdict::wrong);
       unclear += report.verdict == Verdict::unclear ? 1 : 0;

@@ -3,6 +3,7 @@
 
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -24,6 +25,31 @@ NetTexts net_with_everything() {
       "[fc1]\ntype=fc\ninputs=pool2\noutputs=24\ninitW=0.1\nneuron=relu\n[drop]\ntype=dropout\ninputs=fc1\n",
       "drop", kClasses, "[norm1]\nscale=0.5\npow=0.75\n");
 }
+
+/// Keeps the most bytes of devices that were allocated at a time.
+class MeteredBackend : public WrappedBackend {
+ public:
+  MeteredBackend(std::unique_ptr<Backend> inner, std::shared_ptr<std::int64_t> most)
+      : WrappedBackend(std::move(inner)), most_(std::move(most)) {}
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    *now_ += bytes;
+    *most_ = std::max(*most_, *now_);
+    return std::make_unique<Memory>(WrappedBackend::allocate(device, bytes), now_);
+  }
+
+ private:
+  struct Memory : DeviceMemory {
+    Memory(std::unique_ptr<DeviceMemory> m, std::shared_ptr<std::int64_t> n)
+        : inner(std::move(m)), now(std::move(n)) {}
+    ~Memory() override { *now -= inner->bytes(); }
+    std::byte* data() override { return inner->data(); }
+    std::int64_t bytes() const override { return inner->bytes(); }
+    std::unique_ptr<DeviceMemory> inner;
+    std::shared_ptr<std::int64_t> now;
+  };
+
+  std::shared_ptr<std::int64_t> most_, now_ = std::make_shared<std::int64_t>(0);
+};
 
 std::map<std::string, NamedTensor> trained(const NetOptions& options, std::vector<double>* costs = nullptr) {
   SmallNet net(net_with_everything(), kImage, kClasses, options);
@@ -197,6 +223,39 @@ TEST_CASE("what is not finite is found and named, and nothing is updated") {
   CHECK(found ==
         "'f.biases' is not finite after an update at the rate 0.1: this, or the gradient, is too large for "
         "fp32");
+}
+
+TEST_CASE("the search for what is not finite takes no second set of weights and increments") {
+  const auto most = std::make_shared<std::int64_t>(0);
+  NetOptions options;
+  options.wrap = [&](std::unique_ptr<Backend> backend) {
+    return std::make_unique<MeteredBackend>(std::move(backend), most);
+  };
+  // Nearly all of its memory is a matrix.
+  SmallNet net(
+      between_data_and_cost("[f]\ntype=fc\ninputs=data\noutputs=2000\ninitW=0.1\nneuron=relu\n", "f", 4),
+      {500}, 4, options);
+  Minibatch batch = random_minibatch({500}, 2, 4, 2);
+  net.step(Phase::train, batch, 0);
+  const std::int64_t before = *most;
+  batch.data[5] = std::numeric_limits<float>::quiet_NaN();
+  const StepInputs inputs = net.inputs_of(batch, 1);
+  CHECK(net.net().first_non_finite(Phase::train, 2, inputs).find("the data set itself") != std::string::npos);
+  CHECK(*most < before + before / 4);
+}
+
+TEST_CASE("the search for what is not finite waits for steps in flight") {
+  SmallNet net(net_with_everything(), kImage, kClasses);
+  const Minibatch good = random_minibatch(kImage, 4, kClasses, 2);
+  Minibatch bad = good;
+  bad.data[5] = std::numeric_limits<float>::quiet_NaN();
+  const Plan& plan = net.prepare(Phase::train, 4);
+  net.net().submit(plan, net.inputs_of(bad, 0));
+  net.net().submit(plan, net.inputs_of(good, 1));
+  CHECK_FALSE(net.net().wait().finite());
+  CHECK(net.net().first_non_finite(Phase::train, 4, net.inputs_of(bad, 0)) ==
+        "the data set itself has such numbers, where layer 'data' reads it");
+  CHECK(net.net().in_flight() == 0);
 }
 
 TEST_CASE(

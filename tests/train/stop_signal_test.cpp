@@ -1,0 +1,91 @@
+// Signals that end a run, in processes of their own.
+#include "convnet/train/stop_signal.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <stdexcept>
+
+#include "tests/catch.h"
+
+using namespace convnet;
+
+namespace {
+
+/// Runs `work` in a child process, which it may end. Returns how the child has ended: its exit code, which is
+/// 0 when `work` returns, or minus a signal. A child that hangs is ended by SIGALRM.
+int child(const std::function<void()>& work) {
+  constexpr unsigned kHangs = 60;  // seconds
+  const pid_t id = fork();
+  if (id < 0) throw std::runtime_error("cannot fork");
+  if (id == 0) {
+    alarm(kHangs);
+    std::signal(SIGTERM, SIG_DFL);  // the test's main program has a handler of its own
+    try {
+      work();
+    } catch (...) {
+      _exit(99);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(id, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("a signal while a run is prepared ends the program, whoever else looks for signals") {
+  for (int i = 0; i < 20; ++i) {
+    const int ended = child([] {
+      const StandardStreams streams;
+      StopSignal stop(streams);
+      const StopSignal::EndsProgram preparing(stop, [] {});
+      kill(getpid(), SIGTERM);
+      // Processes that load together look for signals at every exchange.
+      while (true) {
+        if (stop.arrived()) _exit(5);
+      }
+    });
+    REQUIRE(ended == -SIGTERM);
+  }
+}
+
+TEST_CASE("a signal after the preparations is found by the run") {
+  const int ended = child([] {
+    const StandardStreams streams;
+    StopSignal stop(streams);
+    {
+      const StopSignal::EndsProgram preparing(stop, [] {});
+    }
+    if (stop.arrived()) _exit(6);
+    kill(getpid(), SIGTERM);
+    _exit(stop.arrived() ? 7 : 8);
+  });
+  CHECK(ended == 7);
+}
+
+TEST_CASE("preparations end although nobody can wait for signals") {
+  const int ended = child([] {
+    const StandardStreams streams;
+    StopSignal stop(streams);
+    struct sigaction ignores = {};
+    ignores.sa_handler = [](int) {};
+    sigaction(SIGUSR2, &ignores, nullptr);
+    const StopSignal::EndsProgram preparing(stop, [] {});
+    // Only the watching thread takes this signal, which makes it call poll() again.
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 1;  // poll() refuses to watch more files than that
+    setrlimit(RLIMIT_NOFILE, &limit);
+    kill(getpid(), SIGUSR2);
+  });
+  CHECK(ended == 0);
+}
