@@ -8,6 +8,11 @@ namespace {
 
 struct NoParams {};
 
+/// Returns whether maps of the two shapes can lie one behind the other.
+bool same_side(const FeatureShape& a, const FeatureShape& b) {
+  return a.image && b.image && a.h == b.h && a.w == b.w;
+}
+
 /// Returns the shape of the concatenated inputs. Maps of one size stay maps; anything else becomes a flat
 /// vector.
 FeatureShape concatenated(const std::vector<FeatureShape>& inputs) {
@@ -16,7 +21,7 @@ FeatureShape concatenated(const std::vector<FeatureShape>& inputs) {
   std::int64_t size = 0;
   for (const FeatureShape& input : inputs) {
     size += input.size();
-    maps = maps && input.image && input.h == first.h && input.w == first.w;
+    maps = maps && same_side(input, first);
   }
   return maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
               : FeatureShape{size, 1, 1, false};
@@ -24,8 +29,8 @@ FeatureShape concatenated(const std::vector<FeatureShape>& inputs) {
 
 class ConcatLayer : public Layer {
  public:
-  explicit ConcatLayer(std::vector<FeatureShape> shapes)
-      : Layer(concatenated(shapes), {}), inputs(std::move(shapes)) {}
+  explicit ConcatLayer(std::vector<FeatureShape> shapes, std::string flat_because)
+      : Layer(concatenated(shapes), {.flat_because = std::move(flat_because)}), inputs(std::move(shapes)) {}
 
   void forward(Lowering& l) const override {
     if (inputs.size() == 1) return l.forward_unchanged();
@@ -59,8 +64,22 @@ std::shared_ptr<const Layer> create_concat(const LayerType& type, const LayerSou
   NoParams p;
   if (!parse_params(type, source, p)) return nullptr;
   std::vector<FeatureShape> inputs;
-  for (const LayerInput& input : source.inputs) inputs.push_back(input.shape);
-  return make_concat_layer(inputs);
+  bool all_maps = true;
+  const LayerInput* other = nullptr;  // of another size than the first
+  for (const LayerInput& input : source.inputs) {
+    inputs.push_back(input.shape);
+    all_maps = all_maps && input.shape.image;
+    if (other == nullptr && !same_side(input.shape, inputs[0])) other = &input;
+  }
+  if (!all_maps || other == nullptr) return make_concat_layer(inputs);
+  const LayerInput& first = source.inputs[0];
+  const std::string sides =
+      fmt::format("the inputs of '{}' have maps of unequal sides, '{}' {} and '{}' {}", source.name,
+                  first.name, first.shape.str(), other->name, other->shape.str());
+  auto layer = std::make_shared<ConcatLayer>(inputs, sides);
+  source.warning("inputs",
+                 fmt::format("{}, so its output is a vector of {} numbers", sides, layer->output.size()));
+  return layer;
 }
 
 /// Returns the inputs' common shape, or nullopt after an error.
@@ -265,13 +284,15 @@ std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource
 }  // namespace
 
 std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs) {
-  return std::make_shared<ConcatLayer>(inputs);
+  return std::make_shared<ConcatLayer>(inputs, "");
 }
 
 LayerType concat_type() {
   LayerType type;
   type.name = "concat";
-  type.doc = "The features of all inputs, one after the other. Maps of equal size stay maps.";
+  type.doc =
+      "The features of all inputs, one after the other. Maps of equal side stay maps; others become a "
+      "vector.";
   type.formula = "y = (x_1, x_2, ...)";
   type.example = "[cat]\ntype=concat\ninputs=fc1,fc2";
   type.max_inputs = 64;

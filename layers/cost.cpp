@@ -46,9 +46,10 @@ struct CostParams {
 };
 
 ParamSpec coeff_spec() {
-  return param(
-      "coeff", &CostParams::coeff,
-      {.doc = "weight of this cost in the gradient; 0 only reports it", .file = CfgFile::parameters});
+  return param("coeff", &CostParams::coeff,
+               {.fallback = "1",
+                .doc = "weight of this cost in the gradient; 0 only reports it",
+                .file = CfgFile::parameters});
 }
 ParamSpec children_spec() {
   return param(

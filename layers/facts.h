@@ -74,6 +74,9 @@ struct LayerFacts {
   bool backward_in_place = false;  ///< the gradient of input 0 may overwrite the gradient of the output
   bool cheap = false;  ///< --conserve-mem may compute the output again in backward instead of keeping it
 
+  /// Why the output is a vector where maps are to be expected: the end of a message; "" if it is not.
+  std::string flat_because = {};
+
   std::optional<DataFacts> data = {};  ///< data layers only
   std::optional<CostFacts> cost = {};  ///< cost layers only
 };

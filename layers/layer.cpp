@@ -77,7 +77,8 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
   }
   source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
                         "' is a vector of " + std::to_string(in.shape.c) + " numbers, which is not " +
-                        std::to_string(channels) + " square maps");
+                        std::to_string(channels) + " square maps" +
+                        (in.flat_because.empty() ? "" : ": " + in.flat_because));
   return std::nullopt;
 }
 
@@ -145,10 +146,11 @@ std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& defini
 
 bool parse_into(const LayerType& type, const LayerSource& source, void* params) {
   const std::size_t before = source.diagnostics->error_count();
-  assign_params(params_of(type, *source.definition), {common_params(), foreign_keys()}, source.name,
-                *source.definition, source.parameters, source.inputs.size(), source.strict, params,
-                *source.diagnostics);
-  return source.diagnostics->error_count() == before;
+  const std::vector<ParamSpec> specs = params_of(type, *source.definition);
+  assign_params(specs, {common_params(), foreign_keys()}, source.name, *source.definition, source.parameters,
+                source.inputs.size(), source.strict, params, *source.diagnostics);
+  // The graph builder reports layers without a section that lack keys.
+  return source.diagnostics->error_count() == before && missing_keys(specs, source.parameters).empty();
 }
 
 }  // namespace convnet

@@ -152,6 +152,7 @@ struct LayerInput {
   LayerFunction function = LayerFunction::other;
   std::int64_t classes = 0;                   ///< Layer::label_classes
   std::vector<std::string> class_names = {};  ///< the names of these classes, or none
+  std::string flat_because = {};              ///< LayerFacts::flat_because
 };
 
 /// Everything that a layer is made from, and the diagnostics to which its mistakes are reported.

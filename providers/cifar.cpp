@@ -15,7 +15,9 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/text_file.h"
 #include "convnet/base/utf8.h"
+#include "providers/foreign_files.h"
 #include "providers/image_parts.h"
 #include "providers/pickle.h"
 
@@ -143,13 +145,7 @@ void set_names(LabelInfo& info, std::vector<std::string> names) {
 /// Returns the class names in a file beside binary batches, one a line; none if there is no such file.
 std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes) {
   if (!is_file(path)) return {};
-  std::ifstream file(path);
-  std::vector<std::string> names;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) names.push_back(line);
-    if (static_cast<std::int64_t>(names.size()) > classes) break;
-  }
+  std::vector<std::string> names = read_names(path.string());
   if (static_cast<std::int64_t>(names.size()) != classes)
     throw InputError(fmt::format(
         "{}: should name {} classes, one a line, but names {}", path.string(), classes,
@@ -261,7 +257,7 @@ DataSet find_data_set(const std::string& folder) {
   if (folder.empty()) throw InputError("data provider 'cifar' needs --data-path: the folder of the batches");
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    throw InputError(fmt::format("--data-path {}: no such folder", folder));
+    throw InputError(fmt::format("--data-path {}: no such folder{}", folder, foreign_files_text(folder)));
   const std::vector<LabelInfo> ten = {{"labels", "labels", 10}};
   const std::vector<LabelInfo> hundred = {{"labels", "fine_labels", 100},
                                           {"coarse_labels", "coarse_labels", 20}};
@@ -278,8 +274,8 @@ DataSet find_data_set(const std::string& folder) {
   if (found.empty())
     throw InputError(
         fmt::format("{}: no batches are here: batches.meta with data_batch_1, …; "
-                    "data_batch_1.bin, …; meta with train and test; or train.bin and test.bin; {}",
-                    folder, listing(folder)));
+                    "data_batch_1.bin, …; meta with train and test; or train.bin and test.bin; {}{}",
+                    folder, listing(folder), foreign_files_text(folder)));
   if (found.size() > 1)
     throw InputError(
         fmt::format("{}: there are several data sets, beginning with {} and {}; each needs its own folder",

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "convnet/base/error.h"
-#include "convnet/base/utf8.h"
+#include "convnet/base/text_file.h"
 
 namespace convnet {
 namespace {
@@ -22,7 +22,7 @@ class CsvParser {
 
  private:
   bool sees(std::string_view what) const { return text_.substr(at_).starts_with(what); }
-  bool ends_field() const { return at_end() || sees(",") || sees("\n") || sees("\r\n"); }
+  bool ends_field() const { return at_end() || sees(",") || sees("\n"); }
   std::string field();
   std::string quoted_field();
   [[noreturn]] void fail(std::int64_t line, const char* what) const {
@@ -36,10 +36,10 @@ class CsvParser {
 };
 
 bool CsvParser::skip_line_break() {
-  const std::size_t size = sees("\r\n") ? 2 : sees("\n") ? 1 : 0;
-  at_ += size;
-  if (size > 0) ++line_;
-  return size > 0;
+  if (!sees("\n")) return false;
+  ++at_;
+  ++line_;
+  return true;
 }
 
 CsvRecord CsvParser::record() {
@@ -82,18 +82,8 @@ std::string CsvParser::quoted_field() {
 }  // namespace
 
 std::vector<CsvRecord> parse_csv(const std::string& file, std::string_view text) {
-  constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
-  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
-    throw InputError(file + ": is a text in UTF-16; save it as CSV in UTF-8");
-  if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
-  if (!is_utf8(text)) {
-    std::int64_t line = 1;
-    for (std::string_view rest = text; is_utf8(rest.substr(0, rest.find('\n'))); ++line)
-      rest.remove_prefix(rest.find('\n') + 1);
-    throw InputError(fmt::format(
-        "{}:{}: holds bytes that are no UTF-8 (perhaps Latin-1); save it as CSV in UTF-8", file, line));
-  }
-  CsvParser parser(file, text);
+  const std::string plain = text_of(file, text, NotUtf8::is_error);
+  CsvParser parser(file, plain);
   std::vector<CsvRecord> records;
   while (!parser.at_end()) {
     if (parser.skip_line_break()) continue;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file_format.h"
 #include "providers/endian.h"
 #include "providers/jpeg.h"
 #include "providers/orientation.h"
@@ -43,11 +44,13 @@ struct BmpHeader {
   std::uint64_t size = 0;    ///< bytes of the second header, which says what form it has
   std::uint64_t pixels = 0;  ///< offset of the first row
   std::int64_t width = 0, height = 0;
-  std::uint64_t bits = 0;  ///< bits of a pixel
+  std::uint64_t bits = 0;         ///< bits of a pixel
+  std::uint64_t compression = 0;  ///< 0: none
 
   std::uint64_t row_bytes() const { return (static_cast<std::uint64_t>(width) * bits + 31) / 32 * 4; }
 };
 constexpr std::uint64_t bmp_file_header = 14, os2_header = 12, windows_header = 40;
+constexpr std::uint64_t bmp_rle8 = 1, bmp_rle4 = 2, bmp_masks = 3, bmp_jpeg = 4, bmp_png = 5;
 
 BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   const auto number = [&](std::uint64_t offset, std::size_t size) {
@@ -66,6 +69,7 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
     // Rows of a negative height lie from top to bottom.
     header.height = std::abs(std::int64_t{static_cast<std::int32_t>(number(22, 4))});
     header.bits = number(28, 2);
+    header.compression = number(30, 4);
   }
   return header;
 }
@@ -79,15 +83,25 @@ void check_size(std::int64_t width, std::int64_t height, const std::string& name
         fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
 }
 
+void check_compression(const BmpHeader& header, const std::string& name) {
+  const std::uint64_t form = header.compression;
+  if (form == bmp_rle8 || form == bmp_rle4)
+    throw InputError(name + ": a BMP that is compressed (RLE), which cannot be read; save it as PNG");
+  if (form == bmp_jpeg || form == bmp_png)
+    throw InputError(name + ": a BMP that holds a JPEG or PNG, which cannot be read; save it as PNG");
+  if (form > bmp_masks)
+    throw InputError(fmt::format("{}: a BMP of form {}, which cannot be read; save it as PNG", name, form));
+}
+
 /// Checks what stb_image does not check: that all rows exist (it reads zeros beyond the end), and that the
 /// palette has the colours of all pixels (it reads others from uninitialised memory).
-void check_bmp(std::string_view bytes, const std::string& name) {
-  const BmpHeader header = read_bmp_header(bytes, name);
+void check_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
   constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};
   if (std::find(forms.begin(), forms.end(), header.size) == forms.end())
     throw InputError(
         fmt::format("{}: a damaged image: a BMP whose header says that it has {} bytes", name, header.size));
   check_size(header.width, header.height, name);
+  check_compression(header, name);
   constexpr std::array<std::uint64_t, 6> depths = {1, 4, 8, 16, 24, 32};
   if (std::find(depths.begin(), depths.end(), header.bits) == depths.end())
     throw InputError(fmt::format("{}: a damaged image: a BMP of {} bits a pixel; there are {}", name,
@@ -112,6 +126,22 @@ void check_bmp(std::string_view bytes, const std::string& name) {
             "{}: a damaged image: a BMP with a pixel whose colour is not among the {} of its palette", name,
             colors));
     }
+}
+
+/// Returns a checked BMP without what stb_image takes for damage: bytes between the header and the pixels, as
+/// of a palette for screens of 256 colours, or more colours than pixels can have.
+std::string plain_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
+  std::uint64_t before = bmp_file_header + header.size;
+  if (header.bits <= 8)
+    before = std::min(header.pixels, before + 4 * (std::uint64_t{1} << header.bits));
+  else if (header.compression == bmp_masks && header.size == windows_header)
+    before += 12;  // the masks of red, green and blue
+  if (header.pixels < before)
+    throw InputError(name + ": a damaged image: a BMP whose pixels begin within its header");
+  std::string plain(bytes.substr(0, before));
+  plain += bytes.substr(header.pixels);
+  for (std::size_t i = 0; i < 4; ++i) plain[10 + i] = static_cast<char>(before >> (8 * i) & 0xff);
+  return plain;
 }
 
 /// Shows `count` pixels of red, green, blue and opacity on white paper.
@@ -147,13 +177,19 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   }
   const bool is_png = bytes.starts_with(png_magic);
   if (!is_png && !bytes.starts_with("BM"sv))
-    throw InputError(name + ": is not a JPEG, PNG, BMP or WebP image");
+    throw InputError(
+        name + ": " +
+        other_format_text(bytes, "a JPEG, PNG, BMP or WebP image", "is not a JPEG, PNG, BMP or WebP image"));
   CheckedPng png;
+  std::string bmp;
   if (is_png) {
     png = checked_png(bytes, name);
     bytes = png.bytes;
   } else {
-    check_bmp(bytes, name);
+    const BmpHeader header = read_bmp_header(bytes, name);
+    check_bmp(bytes, header, name);
+    bmp = plain_bmp(bytes, header, name);
+    bytes = bmp;
   }
   const auto size = [&] {
     if (bytes.size() > std::numeric_limits<int>::max())

@@ -11,6 +11,7 @@
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"
+#include "convnet/base/file_format.h"
 
 namespace convnet {
 namespace {
@@ -79,11 +80,14 @@ IdxHeader read_header(ByteStream& stream, const std::string& path, int dimension
            std::uint32_t{bytes[at + 2]} << 8 | std::uint32_t{bytes[at + 3]};
   };
   const std::uint32_t expected = 0x800U | static_cast<std::uint32_t>(dimensions);
-  if (word(0) != expected)
-    throw InputError(
-        fmt::format("{}: the magic number is 0x{:08x}, but an IDX file "
-                    "of unsigned bytes with {} dimension{} has 0x{:08x}",
-                    path, word(0), dimensions, dimensions == 1 ? "" : "s", expected));
+  if (word(0) != expected) {
+    const std::string otherwise = fmt::format(
+        "the magic number is 0x{:08x}, but an IDX file of unsigned bytes with {} dimension{} has "
+        "0x{:08x}",
+        word(0), dimensions, dimensions == 1 ? "" : "s", expected);
+    const std::string first(bytes.begin(), bytes.end());
+    throw InputError(path + ": " + other_format_text(first, "an IDX file", otherwise));
+  }
   IdxHeader header;
   for (std::size_t at = 4; at < size; at += 4) header.dims.push_back(word(at));
   if (header.records() == 0)

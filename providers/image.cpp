@@ -158,7 +158,7 @@ class ImageProvider final : public Provider {
     return {skipped_.begin(), skipped_.end()};
   }
 
-  LeftOutFiles left_out() const override { return source_->info().left_out; }
+  LeftOutFiles left_out() const override { return source_->left_out(); }
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     check_range({request.batch, request.batch}, "batch");

@@ -9,6 +9,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/philox.h"
+#include "providers/foreign_files.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/labelled_images.h"
@@ -107,8 +108,8 @@ class ClassFolders final : public DealtImages {
     if (classes.empty())
       throw InputError(fmt::format(
           "{}: there is no batches.meta (batches of cuda-convnet2), no tar and no folder of images here; "
-          "photos belong in a folder for each class, or --labels names a table of their classes",
-          parts[0].folder));
+          "photos belong in a folder for each class, or --labels names a table of their classes{}",
+          parts[0].folder, foreign_files_text(parts[0].folder)));
     info_.classes = static_cast<std::int64_t>(classes.size());
     std::vector<std::vector<DealtImage>> images;
     for (const ImagePart& part : parts) images.push_back(images_of(part.folder, parts[0].folder));

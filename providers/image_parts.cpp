@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <span>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
 #include "convnet/base/printable.h"
+#include "convnet/base/text_file.h"
 
 namespace convnet {
 
@@ -28,13 +27,6 @@ std::string lower_case(std::string_view name) {
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return lower;
-}
-
-/// Returns whether an extension is that of pictures which are not read.
-bool is_other_picture(std::string_view extension) {
-  constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
-                                                       "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
-  return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
 /// Returns whether an entry is a link to nothing, or to itself.
@@ -50,25 +42,6 @@ void enter_folder(const fs::directory_entry& entry, std::vector<fs::path>& insid
   inside.push_back(fs::canonical(entry.path(), error));
   if (error || std::find(inside.begin(), inside.end() - 1, inside.back()) == inside.end() - 1) return;
   throw InputError(entry.path().string() + ": links lead back to a folder that this one is in; remove them");
-}
-
-/// Reads the number in a .cls file.
-std::int32_t read_label(const InputFile& file, const TarMember& member, std::int64_t classes) {
-  const auto fail = [&](const std::string& what) {
-    throw InputError(fmt::format("{}: {}: {}", file.path(), printable(member.name), what));
-  };
-  constexpr std::uint64_t most = 32;
-  const std::string text = file.read(member.at.offset, std::min(member.at.size, most));
-  const auto blank = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  const auto begin = std::find_if_not(text.begin(), text.end(), blank);
-  const auto end = std::find_if_not(text.rbegin(), text.rend(), blank).base();
-  std::int32_t label = -1;
-  const char* const last = text.data() + (end - text.begin());
-  const auto parsed = std::from_chars(text.data() + (begin - text.begin()), last, label);
-  if (member.at.size > most || begin >= end || parsed.ec != std::errc() || parsed.ptr != last)
-    fail(fmt::format("'{}' is not the number of a class", printable(text)));
-  if (label < 0 || label >= classes) fail(fmt::format("class {}; classes are 0 to {}", label, classes - 1));
-  return label;
 }
 
 }  // namespace
@@ -160,6 +133,16 @@ std::vector<std::string> tars_in(const std::string& folder) {
   return names;
 }
 
+CountedFiles packed_tars_in(const std::string& folder) {
+  CountedFiles packed;
+  std::vector<std::string> names = names_in(folder, false);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names)
+    for (const char* ending : {".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"})
+      if (name.ends_with(ending)) packed.add({1, (fs::path(folder) / name).string()});
+  return packed;
+}
+
 std::string lower_extension(std::string_view name, std::size_t dot) {
   return lower_case(dot < name.size() ? name.substr(dot + 1) : "");
 }
@@ -167,6 +150,12 @@ std::string lower_extension(std::string_view name, std::size_t dot) {
 bool is_image_extension(std::string_view extension) {
   return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp" ||
          extension == "webp";
+}
+
+bool is_other_picture(std::string_view extension) {
+  constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
+                                                       "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
+  return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
 ImageFiles image_files_below(const std::string& folder) {
@@ -205,55 +194,6 @@ std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t chann
   return side;
 }
 
-std::vector<TarMember> image_members(const InputFile& tar) {
-  std::vector<TarMember> members = index_tar(tar);
-  std::erase_if(members, [](const TarMember& member) {
-    const std::size_t base = member.name.rfind('/') + 1;  // 0 without one
-    return member.name.substr(base).starts_with('.') ||
-           !is_image_extension(lower_extension(member.name, member.name.rfind('.')));
-  });
-  return members;
-}
-
-std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {
-  const std::string& path = file.path();
-  struct Pair {
-    const TarMember *image = nullptr, *label = nullptr;
-  };
-  const std::vector<TarMember> members = index_tar(file);
-  std::map<std::string_view, Pair> pairs;
-  std::vector<std::string_view> order;  // keys of images
-  for (const TarMember& member : members) {
-    const std::string_view name = member.name;
-    const std::size_t base = name.rfind('/') + 1;  // 0 without one
-    const std::size_t dot = name.find('.', base);
-    if (dot == base || dot == std::string_view::npos) continue;  // hidden, or without extension
-    const std::string extension = lower_extension(name, dot);
-    const bool is_image = is_image_extension(extension);
-    if (!is_image && extension != "cls") continue;
-    Pair& pair = pairs[name.substr(0, dot)];
-    const TarMember*& place = is_image ? pair.image : pair.label;
-    if (place)
-      throw InputError(
-          fmt::format("{}: '{}' and '{}' are of one image", path, printable(place->name), printable(name)));
-    place = &member;
-    if (is_image) order.push_back(name.substr(0, dot));
-  }
-  for (const auto& [key, pair] : pairs)
-    if (!pair.image || !pair.label)
-      throw InputError(fmt::format(
-          "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : fmt::format("an image ({})", kImageExtensions)));
-  if (order.empty())
-    throw InputError(fmt::format("{}: there are no images ({}) in it", path, kImageExtensions));
-  std::vector<ShardImage> shard;
-  for (const std::string_view key : order) {
-    const Pair& pair = pairs[key];
-    shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
-  }
-  return shard;
-}
-
 std::vector<bool> choose_held_out(const std::string& folder, const std::vector<std::string>& names) {
   constexpr std::uint64_t kShare = 10;
   if (names.size() < 2) throw InputError(folder + ": there is one image, and none is left to test with");
@@ -275,11 +215,7 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return names;
-  std::istringstream lines(read_whole_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    line.resize(line.find_last_not_of(" \t\r") + 1);
-    if (!line.empty()) names.push_back(line);
-  }
+  names = read_names(path);
   if (names.empty()) throw InputError(path + ": holds no name of a class");
   return names;
 }

@@ -11,7 +11,6 @@
 
 #include "convnet/base/file.h"
 #include "providers/provider.h"
-#include "providers/tar.h"
 
 namespace convnet {
 
@@ -45,11 +44,16 @@ std::vector<std::string> names_in(const std::string& folder, bool folders);
 /// dot. Throws RunError.
 std::vector<std::string> tars_in(const std::string& folder);
 
+/// Returns the paths of compressed tars in a folder, which are not read: *.tar.gz, *.tgz and the like.
+CountedFiles packed_tars_in(const std::string& folder);
+
 /// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
 /// Returns whether an extension is jpg, jpeg, png, bmp or webp.
 bool is_image_extension(std::string_view extension);
-/// These extensions, for messages.
+/// Returns whether an extension is that of pictures which are not read: gif, heic, tiff, …
+bool is_other_picture(std::string_view extension);
+/// The extensions of images that are read, for messages.
 inline constexpr const char* kImageExtensions = ".jpg, .jpeg, .png, .bmp, .webp";
 
 /// The images in the folder of a class.
@@ -74,19 +78,8 @@ constexpr std::int64_t max_classes = 1'000'000;
 /// two images in `folder`.
 std::vector<bool> choose_held_out(const std::string& folder, const std::vector<std::string>& names);
 
-/// Returns the members of a tar that are named like images, without hidden ones.
-std::vector<TarMember> image_members(const InputFile& tar);
-
-/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp .webp) with KEY.cls.
-struct ShardImage {
-  std::string name;
-  FileRegion at;            ///< its bytes in the tar
-  std::int32_t label = -1;  ///< class, in [0, classes)
-};
-/// Lists the images of a shard in the order of the tar. Throws InputError naming the shard and the member.
-std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes = max_classes);
-
-/// Returns the lines of `folder`/classes.txt, without blank ones; none if there is no such file.
+/// Returns the lines of `folder`/classes.txt, without blank ones; none if there is no such file. A file that
+/// is not UTF-8 is read as Latin-1.
 std::vector<std::string> read_class_names(const std::string& folder);
 
 }  // namespace convnet

@@ -38,6 +38,8 @@ class ImageSource {
   virtual ~ImageSource() = default;
 
   const ImageSetInfo& info() const { return info_; }
+  /// Returns what was found so far that is no part of the data set.
+  virtual LeftOutFiles left_out() const { return info_.left_out; }
   virtual bool has(int batch) const = 0;
   /// Returns the batches for messages: "batches 1-40 (train), 41-44 (val)".
   virtual std::string contents() const = 0;

@@ -11,13 +11,12 @@
 #include "convnet/base/printable.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
+#include "providers/shard.h"
 
 namespace convnet {
 namespace {
 
 namespace fs = std::filesystem;
-
-using Shard = std::vector<ShardImage>;
 
 class ImageTars final : public ImageSource {
  public:
@@ -39,13 +38,19 @@ class ImageTars final : public ImageSource {
       info_.classes = max_classes;
       std::int32_t largest = 0;
       for (std::size_t s = 0; s < shards_.size(); ++s)
-        for (const ShardImage& image : *shard(static_cast<int>(s) + 1))
+        for (const ShardImage& image : shard(static_cast<int>(s) + 1)->images)
           largest = std::max(largest, image.label);
       info_.classes = std::int64_t{largest} + 1;
     }
   }
 
   bool has(int batch) const override { return batch >= 1 && batch <= static_cast<int>(shards_.size()); }
+  LeftOutFiles left_out() const override {
+    const std::lock_guard lock(mutex_);
+    LeftOutFiles all = info_.left_out;
+    for (const auto& [batch, shard] : read_) all.add(shard->left_out);
+    return all;
+  }
   std::string contents() const override { return parts_text(parts_); }
   std::optional<BatchSplit> split() const override { return split_of(parts_); }
 
@@ -53,28 +58,27 @@ class ImageTars final : public ImageSource {
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = read_.find(batch); found != read_.end())
-        return static_cast<std::int64_t>(found->second->size());
+        return std::ssize(found->second->images);
     }
     constexpr std::uint64_t least = 1024;  // bytes of an image in a tar
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, InputFile(path_of(batch)).size() / least));
   }
 
   Extent extent(int batch, std::int64_t first, std::int64_t count) const override {
-    const std::int64_t left =
-        std::max<std::int64_t>(0, static_cast<std::int64_t>(shard(batch)->size()) - first);
+    const std::int64_t left = std::max<std::int64_t>(0, std::ssize(shard(batch)->images) - first);
     return {std::min(count, left), count >= left};
   }
 
   std::string name(int batch, std::int64_t image) const override {
-    return (*shard(batch))[static_cast<std::size_t>(image)].name;
+    return shard(batch)->images[static_cast<std::size_t>(image)].name;
   }
   std::vector<std::int32_t> labels(int batch, std::int64_t image) const override {
-    return {(*shard(batch))[static_cast<std::size_t>(image)].label};
+    return {shard(batch)->images[static_cast<std::size_t>(image)].label};
   }
 
   EncodedImage read(int batch, std::int64_t image) const override {
-    const std::shared_ptr<const Shard> images = shard(batch);
-    const ShardImage& it = (*images)[static_cast<std::size_t>(image)];
+    const std::shared_ptr<const Shard> in = shard(batch);
+    const ShardImage& it = in->images[static_cast<std::size_t>(image)];
     // The file is opened for each image, because there may be more shards than a process may have open files.
     const InputFile file(path_of(batch));
     return {fmt::format("{}: {}", file.path(), printable(it.name)),
@@ -90,6 +94,7 @@ class ImageTars final : public ImageSource {
     const std::vector<std::string> names = tars_in(folder);
     if (names.empty()) throw InputError(folder + ": there is no tar here, as there is beside it");
     for (const std::string& name : names) shards_.push_back((fs::path(folder) / name).string());
+    info_.left_out.packed_tars.add(packed_tars_in(folder));
     return names.size();
   }
 

@@ -8,8 +8,10 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
+#include "providers/foreign_files.h"
 #include "providers/image_parts.h"
 #include "providers/label_table.h"
+#include "providers/shard.h"
 
 namespace convnet {
 namespace {
@@ -48,10 +50,12 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
         folder +
         ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp|webp, or *.tar shards with KEY.jpg and "
         "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
-        "the classes of photos in one folder");
+        "the classes of photos in one folder" +
+        foreign_files_text(folder));
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
+  if (!shards.empty()) found_.left_out.packed_tars.add(packed_tars_in(folder));
 }
 
 void Finder::find_class(const std::string& parent, const std::string& name,
@@ -88,7 +92,9 @@ void Finder::find_shard(const std::string& path, std::vector<LabelledImage>& ima
   const auto tar = static_cast<std::int32_t>(found_.tars.size());
   found_.tars.push_back(std::make_shared<const InputFile>(path));
   const std::string shard = fs::path(path).filename().string();
-  for (const ShardImage& image : read_shard(*found_.tars.back())) {
+  const Shard found = read_shard(*found_.tars.back());
+  found_.left_out.add(found.left_out);
+  for (const ShardImage& image : found.images) {
     most_label_ = std::max(most_label_, image.label);
     images.push_back({shard + ": " + image.name, tar, image.at, image.label});
   }
@@ -143,12 +149,15 @@ void PhotoFinder::find_part(const std::string& folder, std::vector<LabelledImage
             [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
   found_.left_out.add(files.left_out);
   for (const std::string& tar : tars) find_tar((fs::path(folder) / tar).string(), images);
+  if (!tars.empty()) found_.left_out.packed_tars.add(packed_tars_in(folder));
 }
 
 void PhotoFinder::find_tar(const std::string& path, std::vector<LabelledImage>& images) {
   const auto tar = static_cast<std::int32_t>(found_.tars.size());
   found_.tars.push_back(std::make_shared<const InputFile>(path));
-  for (TarMember& member : image_members(*found_.tars.back())) {
+  const TarImages found = image_members(*found_.tars.back());
+  found_.left_out.add(found.left_out);
+  for (const TarMember& member : found.images) {
     std::string_view name = member.name;
     if (name.starts_with("./")) name.remove_prefix(2);
     images.push_back({std::string(name), tar, member.at, -1});

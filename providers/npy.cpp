@@ -9,6 +9,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
+#include "providers/foreign_files.h"
 #include "providers/image_parts.h"
 #include "providers/npy_array.h"
 
@@ -33,8 +34,9 @@ std::vector<ImagePart> parts_of(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
     throw InputError(fmt::format(
-        "--data-path {}: {}", path,
-        fs::exists(path, ignored) ? "is a file; name the folder that holds images.npy" : "no such folder"));
+        "--data-path {}: {}{}", path,
+        fs::exists(path, ignored) ? "is a file; name the folder that holds images.npy" : "no such folder",
+        foreign_files_text(path)));
   if (has_array(path, "images")) return {{"", path, {}}};
   return find_parts(path, [](const std::string& folder) { return has_array(folder, "images"); });
 }
@@ -42,7 +44,8 @@ std::vector<ImagePart> parts_of(const std::string& path) {
 /// The names of the arrays in a folder, in the order of the provider's matrices.
 std::vector<std::string> array_names(const std::string& folder) {
   if (!has_array(folder, "images"))
-    throw InputError(fmt::format("{}: there is no images.npy here, nor in a folder train in it", folder));
+    throw InputError(fmt::format("{}: there is no images.npy here, nor in a folder train in it{}", folder,
+                                 foreign_files_text(folder)));
   std::vector<std::string> names;
   for (const std::string& file : names_in(folder, false)) {
     const std::string name = fs::path(file).stem().string();

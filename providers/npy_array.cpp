@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 
 namespace convnet {
@@ -127,10 +128,24 @@ class DictParser {
     const auto* const found =
         std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.descr == descr; });
     if (found != kTypes.end()) return found->type;
-    fail(
-        fmt::format("says that its numbers are '{}'; they may be whole numbers of 8 to 64 bits, float32 and "
-                    "float64, little-endian: convert them, as in numpy.save(file, a.astype('<f4'))",
-                    printable(descr)));
+    fail(fmt::format("says that its {} are '{}'; {}", is_text(descr) ? "elements" : "numbers",
+                     printable(descr), advice(descr)));
+  }
+  static bool is_text(std::string_view descr) { return descr.find_first_of("USa") < 2; }
+  /// Says what becomes of an array whose elements have another type.
+  static std::string advice(std::string_view descr) {
+    if (is_text(descr))
+      return "texts become whole numbers from 0 by numpy.unique(a, return_inverse=True), whose first array "
+             "are the names for classes.txt, and whose second one are the numbers";
+    if (descr == "|O")
+      return "these are Python objects, perhaps arrays of several shapes; make one array of numbers of them, "
+             "as "
+             "by numpy.stack";
+    if (descr.starts_with('>'))
+      return "numbers should be little-endian, as in numpy.save(file, a.astype(a.dtype.newbyteorder('<')))";
+    return "they may be whole numbers of 8 to 64 bits, float32 and float64, little-endian: convert them, as "
+           "in "
+           "numpy.save(file, a.astype('<f4'))";
   }
   bool boolean() {
     skip_spaces();
@@ -185,7 +200,9 @@ NpyHeader read_npy_header(const InputFile& file) {
   // The header of an array without fields has some 100 bytes.
   constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 20;
   if (file.size() < kPrefix + 2 || file.read(0, kMagic.size()) != kMagic)
-    throw InputError(file.path() + ": is not a .npy file, as numpy.save() writes them");
+    throw InputError(file.path() + ": " +
+                     other_format_text(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)),
+                                       "a .npy file", "is not a .npy file, as numpy.save() writes them"));
   const int version = static_cast<unsigned char>(file.read(kMagic.size(), 1)[0]);
   if (version < 1 || version > 3)
     throw InputError(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 
@@ -33,8 +34,9 @@ bool PickleParser::step() {
   }
   if (push_scalar(op) || push_string(op) || stack_step(op) || container_step(op) || object_step(op))
     return true;
-  fail(fmt::format("{}0x{:02x} is no opcode of protocols 0 to 4 that stands for data",
-                   op_at_ == 0 ? "this is no pickle: " : "", op));
+  const std::string what = fmt::format("{}0x{:02x} is no opcode of protocols 0 to 4 that stands for data",
+                                       op_at_ == 0 ? "this is no pickle: " : "", op);
+  fail(op_at_ == 0 ? other_format_text(in_, "a pickle", what) : what);
 }
 
 bool PickleParser::push_scalar(unsigned char op) {

@@ -192,6 +192,21 @@ std::string left_out_text(const LeftOutFiles& files) {
     warnings.push_back(
         fmt::format("warning: {} photo(s) have no line in the table of --labels and are left out, as {}",
                     others.size(), others.front()));
+  if (const CountedFiles& packed = files.packed_tars; packed.count > 0)
+    warnings.push_back(
+        fmt::format("warning: {} compressed tar(s) are left out, as {}; unpack them, because tars are "
+                    "read in place",
+                    packed.count, packed.first));
+  if (const CountedFiles& others = files.unpaired; others.count > 0)
+    warnings.push_back(fmt::format(
+        "warning: {} image(s) or label(s) in tars are left out, because their sample has a pair of the same "
+        "name without them, as {}",
+        others.count, others.first));
+  if (const CountedFiles& others = files.other_members; others.count > 0)
+    warnings.push_back(
+        fmt::format("Note: {} member(s) of tars that are neither images nor labels (.cls) are "
+                    "left out, as {}",
+                    others.count, others.first));
   return fmt::format("{}", fmt::join(warnings, "\n"));
 }
 

@@ -155,14 +155,37 @@ struct ImageOptions {
   bool read_subtracts_mean() const { return color_noise > 0; }
 };
 
-/// Paths of files that look like images but are no part of a data set.
+/// Files of which only the first is named, because there may be millions.
+struct CountedFiles {
+  std::int64_t count = 0;
+  std::string first;
+  void add(const CountedFiles& more) {
+    if (count == 0) first = more.first;
+    count += more.count;
+  }
+};
+
+/// Paths of files that look like images but are no part of a data set, and members of tars.
 struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
   std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, HEIC, …
   std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
-  std::string header;  ///< the first line of that table if it was taken for a header, with its place
+  std::string header;          ///< the first line of that table if it was taken for a header, with its place
+  CountedFiles unpaired;       ///< images and labels in tars beside the pair of a sample
+  CountedFiles other_members;  ///< members of tars that are neither images nor labels
+  CountedFiles packed_tars;    ///< compressed tars beside others
+  /// Adds a member of a tar that is not read.
+  void add_member(const std::string& name, bool is_picture) {
+    if (is_picture)
+      other_formats.push_back(name);
+    else
+      other_members.add({1, name});
+  }
   void add(const LeftOutFiles& more) {
     if (header.empty()) header = more.header;
+    unpaired.add(more.unpaired);
+    other_members.add(more.other_members);
+    packed_tars.add(more.packed_tars);
     without_row.insert(without_row.end(), more.without_row.begin(), more.without_row.end());
     dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
     other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 
 namespace convnet {
@@ -81,6 +82,7 @@ class Reader {
     for (; at_ < region_.size;) {
       if (region_.size - at_ < block) {
         if (ended) break;
+        refuse_other_format();
         fail("the tar ends within a header");
       }
       const std::string header = file_.read(region_.offset + at_, block);
@@ -100,6 +102,14 @@ class Reader {
     throw InputError(fmt::format("{}: byte {}: {}", file_.path(), region_.offset + at_, what));
   }
 
+  /// Throws InputError that says what the file is, if its beginning is that of another format.
+  void refuse_other_format() const {
+    if (region_.offset > 0 || at_ > 0) return;
+    const std::string first = file_.read(0, std::min<std::uint64_t>(region_.size, kFormatBytes));
+    if (const std::string other = other_format_text(first, "a tar", ""); !other.empty())
+      throw InputError(fmt::format("{}: {}", file_.path(), other));
+  }
+
   /// The member's data after its header; moves on behind it.
   FileRegion take_data(std::uint64_t size, const std::string& name) {
     const std::uint64_t left = region_.size - at_ - block;
@@ -112,7 +122,10 @@ class Reader {
   }
 
   void read_member(const std::string& header) {
-    if (!checksum_fits(header)) fail("is no tar header: its checksum is wrong");
+    if (!checksum_fits(header)) {
+      refuse_other_format();
+      fail("is no tar header: its checksum is wrong");
+    }
     const std::optional<std::uint64_t> written = number(field(header, size_field));
     if (!written) fail(fmt::format("a size of '{}'", printable(field(header, size_field))));
     std::string name(text(field(header, name_field)));

@@ -20,6 +20,7 @@
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 
@@ -352,19 +353,15 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
   return tensor;
 }
 
-/// Returns what a file of another kind is, with what can be done about it, by its first eight bytes; "" if
-/// they do not tell.
+/// Returns what a file of another kind is, with what can be done about it, by its first bytes; "" if they do
+/// not tell.
 std::string other_kind(std::string_view first) {
-  if (first.starts_with("PK\3\4"))
-    return "is a zip file, as torch.save writes; save the weights by safetensors.torch.save_file and start a "
-           "run from them with --init-from";
-  const bool binary_pickle = first[0] == '\x80' && first[1] >= 2 && first[1] <= 5;
-  if (binary_pickle || first.starts_with("(dp") || first.starts_with("(lp"))
+  const FileFormat* format = find_format(first);
+  if (format != nullptr && std::string_view(format->name) == "a pickle")
     return "is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it";
-  // A protobuf message with the version of the format, then the name of the program that wrote it or the
-  // graph.
-  if (first[0] == '\x08' && first[1] > 0 && first[1] < 32 && (first[2] == '\x12' || first[2] == '\x3a'))
-    return "is an ONNX model, which convnet can write but not read";
+  if (format != nullptr && format->kind == FileKind::model && *format->cure == '\0')
+    return std::string("is ") + format->name + ", whose weights convnet cannot read";
+  if (std::string text = other_format_text(first, "a safetensors file", ""); !text.empty()) return text;
   const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\t' || c == '\r'; };
   if (std::all_of(first.begin(), first.end(), is_text)) return "is a text file, not a safetensors file";
   return "";
@@ -378,7 +375,10 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
   read(&header_bytes, sizeof header_bytes);
   const std::uint64_t rest = file_bytes - sizeof header_bytes;
   if (header_bytes > rest) {
-    const std::string kind = other_kind({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+    std::string first(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
+    first.resize(static_cast<std::size_t>(std::min<std::uint64_t>(file_bytes, kFormatBytes)));
+    read(first.data() + sizeof header_bytes, first.size() - sizeof header_bytes);
+    const std::string kind = other_kind(first);
     if (!kind.empty()) throw InputError(name + ": " + kind);
   }
   if (header_bytes > max_header_bytes)

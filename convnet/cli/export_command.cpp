@@ -97,6 +97,10 @@ void write_model(const std::string& file, const TrainedNet& trained, const Graph
   write_onnx(file, model);
   fmt::print("{}: from {} to {}, {} operators\n", file, ports_text(model.inputs), ports_text(model.outputs),
              model.nodes.size());
+  const Node* images = graph.find("images");
+  if (is_output("images") && images->role != LayerRole::data)
+    fmt::print("  the input is called {}, because the layer 'images' is an output\n",
+               model.inputs.at(0).name);
 }
 
 /// Returns an array that NumPy broadcasts over images: for images (C,H,W) of dims (C,1,1) if all numbers of a

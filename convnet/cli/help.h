@@ -18,7 +18,7 @@ struct HelpSection {
 
 /// The value of $NET in examples.
 inline constexpr std::string_view kExampleNet =
-    "--layer-def configs/lenet.cfg --layer-params configs/lenet-params.cfg --data-provider dummy-1x28x28-10";
+    "--layer-def lenet.cfg --layer-params lenet-params.cfg --data-provider dummy-1x28x28-10";
 /// The meaning of the exit codes, for help and the man page.
 inline constexpr std::string_view kExitCodes =
     "0: done. 1: the run failed. 2: the input is wrong. 3: the machine cannot do it.";

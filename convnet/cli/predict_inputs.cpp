@@ -13,6 +13,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/text_file.h"
 #include "convnet/net/data_set.h"
 #include "providers/image_parts.h"
 
@@ -207,7 +208,8 @@ void PredictInputs::list_line() {
                 "-: stdin is empty; it should have names of files or folders, a line each, or an image");
     return;
   }
-  // Lists that were made on Windows have lines that end with CR and LF.
+  // Lists that were made on Windows may begin with a mark, and have lines that end with CR and LF.
+  if (lines_ == 0) line = std::string(without_byte_order_mark(*line));
   std::error_code none;
   if (line->ends_with('\r') && !fs::exists(*line, none)) line->pop_back();
   if (line->empty()) return;

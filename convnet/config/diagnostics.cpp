@@ -36,6 +36,8 @@ void Diagnostics::warning(const SourceLocation& where, const std::string& messag
   add(warnings_, where, "warning: ", message);
 }
 
+void Diagnostics::note(const std::string& line) { add(warnings_, {}, "", line); }
+
 void Diagnostics::throw_if_errors() const {
   if (!has_errors()) return;
   const std::size_t last = errors_.size();

@@ -30,6 +30,8 @@ class Diagnostics {
   /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
   void error(const SourceLocation& where, const std::string& message);
   void warning(const SourceLocation& where, const std::string& message);
+  /// Adds a line to the warnings as it is.
+  void note(const std::string& line);
 
   bool has_errors() const { return !errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }      ///< "file:line: message"

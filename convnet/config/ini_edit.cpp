@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/text_file.h"
 #include "convnet/config/ini_lines.h"
 #include "convnet/config/text.h"
 
@@ -84,13 +85,17 @@ IniFile with_value(const IniFile& file, const std::string& section, const std::s
 
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
                  const std::optional<std::string>& text) {
-  const IniSection& in = *file.find(section);
-  const IniValue* value = in.find(key);
+  const IniSection* in = file.find(section);
+  const IniValue* value = in == nullptr ? nullptr : in->find(key);
   const bool inherited = value == nullptr || value->from_default;
   if (inherited && !text) return file;
+  if (in == nullptr) {
+    Diagnostics known;
+    return with_value(file, section, key, *text, known);
+  }
   std::vector<std::string> lines = lines_of(file.text);
   const std::string written = text ? key + "=" + *text : "# " + key + " was here";
-  const auto line = static_cast<std::size_t>(inherited ? in.where.line : value->where.line);  // from 1
+  const auto line = static_cast<std::size_t>(inherited ? in->where.line : value->where.line);  // from 1
   if (inherited) {
     lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(line), written);
   } else {
@@ -100,7 +105,8 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
 }
 
 IniFile without_key(const IniFile& file, const std::string& section, const std::string& key) {
-  const IniValue* value = file.find(section)->find(key);
+  const IniSection* in = file.find_or_default(section);
+  const IniValue* value = in == nullptr ? nullptr : in->find(key);
   if (value == nullptr) return file;
   std::vector<std::string> lines = lines_of(file.text);
   const auto line = static_cast<std::size_t>(value->where.line - 1);

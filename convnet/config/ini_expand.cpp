@@ -139,4 +139,10 @@ std::vector<IniSection> expand_sections(const std::vector<RawSection>& raw, Diag
   return sections;
 }
 
+IniSection expand_defaults(const std::vector<RawSection>& raw) {
+  Diagnostics unreported;
+  const RawSection empty{{"DEFAULT", raw[0].section.where, {}}, {}};
+  return Expander(raw[0], unreported).expand(empty);
+}
+
 }  // namespace convnet

@@ -322,6 +322,8 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
   known.add(specs);
   known.add(elsewhere.common);
   Assigner assigner(known, elsewhere.foreign, layer, strict, diagnostics);
+  // The caller reports layers without a section, all of them together.
+  const bool is_inherited = parameters && parameters->name != definition.name;
   assigner.check_keys(definition, CfgFile::definition);
   if (parameters) assigner.check_keys(*parameters, CfgFile::parameters);
 
@@ -333,23 +335,21 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
       if (!wrong.empty()) throw std::logic_error("default of '" + spec.key + "': " + wrong);
     } else if (spec.file != CfgFile::parameters) {
       assigner.report_missing(spec, definition.where);
-    } else if (parameters) {
+    } else if (parameters && !is_inherited) {
       assigner.report_missing(spec, parameters->where);
     }
   }
-  report_missing_section(specs, layer, definition, parameters, diagnostics);
 }
 
-void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
-                            const IniSection& definition, const IniSection* parameters,
-                            Diagnostics& diagnostics) {
-  if (parameters) return;
-  std::vector<std::string> needed;
-  for (const ParamSpec& spec : specs)
-    if (spec.file == CfgFile::parameters && !spec.fallback) needed.push_back(spec.key);
-  if (needed.empty()) return;
-  diagnostics.error(definition.where, "layer " + excerpt(layer) + " has no section [" + layer +
-                                          "] in the parameter file; it needs " + join(needed));
+std::vector<std::string> missing_keys(const std::vector<ParamSpec>& specs, const IniSection* parameters) {
+  std::vector<std::string> missing;
+  for (const ParamSpec& spec : specs) {
+    if (spec.file != CfgFile::parameters || spec.fallback) continue;
+    const auto has = [&](const std::string& key) { return parameters != nullptr && parameters->find(key); };
+    if (!has(spec.key) && std::none_of(spec.aliases.begin(), spec.aliases.end(), has))
+      missing.push_back(spec.key);
+  }
+  return missing;
 }
 
 const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,

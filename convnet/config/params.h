@@ -205,16 +205,16 @@ struct KnownElsewhere {
 /// - an unknown key is an error under `strict`, or if it is within typing_edits() of a known key that the
 ///   section does not have, and no other layer type has a key of that name; else it gets a warning;
 /// - a known key in the wrong file is ignored, with a warning that names the right file.
-/// `parameters` is null if the parameter file has no section for the layer. If both files give a key that may
-/// stand in both, the parameter file wins, with a warning.
+/// `parameters` is null if the parameter file has no section for the layer, or what the layer takes from its
+/// [DEFAULT]; then nothing is said about missing keys of the parameter file (see missing_keys()). If both
+/// files give a key that may stand in both, the parameter file wins, with a warning.
 void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
 
-/// Reports a layer without a section in the parameter file if `specs` need one.
-void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
-                            const IniSection& definition, const IniSection* parameters,
-                            Diagnostics& diagnostics);
+/// Returns the required keys of the parameter file that the section does not have. Null stands for an empty
+/// section.
+std::vector<std::string> missing_keys(const std::vector<ParamSpec>& specs, const IniSection* parameters);
 
 /// Returns the value of a key that may stand in both files, as assign_params() chooses it: a section's own
 /// value before an inherited one, then the parameter file's before the definition file's, with a warning.

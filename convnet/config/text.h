@@ -31,12 +31,6 @@ inline std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// Returns UTF-8 text without the byte order mark that some editors put before it.
-inline std::string_view without_byte_order_mark(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  return text;
-}
-
 /// Returns "0,1,3".
 inline std::string number_list(const std::vector<int>& numbers) {
   std::string text;

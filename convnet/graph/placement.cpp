@@ -9,7 +9,7 @@ namespace convnet {
 namespace {
 
 SourceLocation period_where(const Node& node, const IniFile& parameters) {
-  const IniSection* section = parameters.find(node.section);
+  const IniSection* section = parameters.find_or_default(node.section);
   const IniValue* value = section == nullptr ? nullptr : section->find("updatePeriod");
   return value == nullptr ? node.where : value->where;
 }

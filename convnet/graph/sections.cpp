@@ -9,6 +9,7 @@
 #include "convnet/base/printable.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/devices.h"
+#include "convnet/graph/settings.h"
 
 namespace convnet {
 namespace {
@@ -48,6 +49,7 @@ class SectionReader {
     if (definition_.sections.empty() && !diagnostics_.has_errors())
       diagnostics_.error(place_in_definition(1), "holds no layers; a layer is a [section] with type=");
     for (const IniSection& section : definition_.sections) add_section(section);
+    report_lacking();
     for (const IniSection& section : parameters_.sections) {
       if (definition_.find(section.name) != nullptr) continue;
       const std::string message = "section [" + section.name + "] is ignored: there is no such layer" +
@@ -99,18 +101,16 @@ class SectionReader {
       }
     }
     const std::string text = lower(file.text);
-    for (const IniSection& section : file.sections) {
-      for (const IniValue& value : section.values) {
-        if (!value.from_default || !checked.insert(value.key).second) continue;
-        const std::string close = nearest(value.written, known, typing_edits(value.written));
-        if (close.empty() || text.find("%(" + value.key + ")s") != std::string::npos) continue;
-        const std::string message = "key " + excerpt(value.written) +
-                                    " of [DEFAULT] belongs to no layer type; did you mean '" + close + "'?";
-        if (options_.strict) {
-          diagnostics_.error(value.where, message);
-        } else {
-          diagnostics_.warning(value.where, message);
-        }
+    for (const IniValue& value : file.defaults.values) {
+      if (!checked.insert(value.key).second) continue;
+      const std::string close = nearest(value.written, known, typing_edits(value.written));
+      if (close.empty() || text.find("%(" + value.key + ")s") != std::string::npos) continue;
+      const std::string message = "key " + excerpt(value.written) +
+                                  " of [DEFAULT] belongs to no layer type; did you mean '" + close + "'?";
+      if (options_.strict) {
+        diagnostics_.error(value.where, message);
+      } else {
+        diagnostics_.warning(value.where, message);
       }
     }
   }
@@ -122,7 +122,8 @@ class SectionReader {
     LayerSource source;
     source.name = section.name;
     source.definition = &section;
-    source.parameters = parameters_.find(section.name);
+    IniSection inherited;
+    source.parameters = parameters_of(*type, section, inherited);
     source.strict = options_.strict;
     source.matrices = matrices_;
     source.diagnostics = &diagnostics_;
@@ -131,12 +132,7 @@ class SectionReader {
     node.type = type->name;
     node.role = type->role;
     node.where = section.where;
-    if (!find_inputs(section, *type, node, source)) {
-      // A missing section is named here too: all of them are found in one run.
-      report_missing_section(params_of(*type, section), section.name, section, source.parameters,
-                             diagnostics_);
-      return;
-    }
+    if (!find_inputs(section, *type, node, source)) return;
     const bool gpus_good = devices_.read_gpus(section, node);
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
@@ -147,6 +143,52 @@ class SectionReader {
     broken_.erase(section.name);
     const NodeId id = add_node(std::move(node));
     add_implicit(section, source, *type, id);
+  }
+
+  /// Returns the layer's section in the parameter file. Without one, a layer that needs learning parameters
+  /// takes all values of [DEFAULT], as if its section were empty. Other layers take only those keys that
+  /// belong to their type and to the parameter file alone: a pool takes no dropout. Returns null for no
+  /// values.
+  const IniSection* parameters_of(const LayerType& type, const IniSection& section, IniSection& inherited) {
+    const IniSection* found = parameters_.find_or_default(section.name);
+    if (parameters_.find(section.name) != nullptr) return found;
+    const std::vector<ParamSpec> specs = params_of(type, section);
+    if (!missing_keys(specs, nullptr).empty()) {
+      if (std::vector<std::string> missing = missing_keys(specs, found); !missing.empty())
+        lacking_[std::move(missing)].push_back(&section);
+      return found;
+    }
+    if (found == nullptr) return nullptr;
+    inherited = *found;
+    std::erase_if(inherited.values, [&](const IniValue& value) {
+      return std::none_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) {
+        return spec.file == CfgFile::parameters && has_name(spec, value.key);
+      });
+    });
+    return &inherited;
+  }
+
+  /// Reports layers that have neither a section in the parameter file nor all of their learning parameters in
+  /// [DEFAULT], those that lack the same keys together.
+  void report_lacking() {
+    constexpr std::size_t kMostNames = 8;
+    for (const auto& [keys, layers] : lacking_) {
+      const IniSection& first = *layers.front();
+      const std::string wanted = join(keys) + ", there or in [DEFAULT]";
+      if (layers.size() == 1) {
+        diagnostics_.error(first.where, "layer '" + first.name + "' has no section [" + first.name +
+                                            "] in the parameter file; it needs " + wanted);
+        continue;
+      }
+      std::vector<std::string> names;
+      for (const IniSection* layer : layers) names.push_back(layer->name);
+      const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+      names.resize(names.size() - more);
+      diagnostics_.error(first.where, std::to_string(layers.size()) +
+                                          " layers have no sections in the parameter file, and need " +
+                                          wanted + ": " + join(names) +
+                                          (more > 0 ? " and " + std::to_string(more) + " more" : ""));
+    }
   }
 
   /// Refuses sizes that no machine holds, and that libraries, which count in 32 bits, would misread.
@@ -320,6 +362,7 @@ class SectionReader {
       node.inputs.push_back(input.id);
       const std::int64_t classes = input.layer->label_classes();
       source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
+      source.inputs.back().flat_because = input.layer->facts.flat_because;
       if (classes > 0)
         source.inputs.back().class_names =
             class_names_.at(static_cast<std::size_t>(input.layer->facts.data->matrix));
@@ -459,6 +502,8 @@ class SectionReader {
       by_name_;  ///< by the name that inputs= gives: a layer's topmost implicit node
   std::map<std::string, NodeId> own_name_;  ///< every node under its own name
   std::set<std::string> broken_;            ///< sections with errors
+  /// Layers without a section in the parameter file, by the keys that they lack.
+  std::map<std::vector<std::string>, std::vector<const IniSection*>> lacking_;
 };
 
 }  // namespace

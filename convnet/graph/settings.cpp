@@ -103,12 +103,14 @@ class Setter {
   /// Makes messages about the values that were set name the option as their place. Call it last.
   void name_places() {
     for (const Set& set : set_) {
-      for (IniSection& section : set.file->sections) {
+      const auto name_place = [&](IniSection& section) {
         for (IniValue& value : section.values) {
           if (value.key == set.key && set.setting.layer == (value.from_default ? kDefault : section.name))
             value.where.option = std::make_shared<const std::string>("--set " + set.setting.str());
         }
-      }
+      };
+      for (IniSection& section : set.file->sections) name_place(section);
+      name_place(set.file->defaults);
     }
   }
 
@@ -167,7 +169,7 @@ class Setter {
           std::any_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) { return has_name(spec, key); });
       if (has_key && owner.empty()) owner = layer.name;
       for (const IniFile* file : {&definition_, &parameters_}) {
-        const IniSection* section = file->find(layer.name);
+        const IniSection* section = file->find_or_default(layer.name);
         const IniValue* value = section == nullptr ? nullptr : section->find(key);
         if (value != nullptr && value->from_default && (has_key || !is_known)) return;
       }

@@ -4,16 +4,43 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/text_file.h"
+#include "convnet/config/ini_lines.h"
 #include "convnet/net/convert.h"
+#include "convnet/net/find_net.h"
+#include "convnet/net/foreign_net.h"
 
 namespace convnet {
 namespace {
 
-/// Returns a layer file's name with --layer-path before it, unless it is absolute.
-std::string prefixed(const NetFileOptions& options, const std::string& name) {
-  return (std::filesystem::path(options.layer_path) / name).string();
+/// Reads a file of a net, which an option names. A file of another program is one mistake, not hundreds.
+IniFile read_net_file(const NetFileOptions& options, const std::string& name, CfgFile which,
+                      Diagnostics& diagnostics) {
+  const std::string path = find_net_file(options.layer_path, name, which);
+  const char* const option = which == CfgFile::definition ? "--layer-def" : "--layer-params";
+  const SourceLocation place{std::make_shared<const std::string>(path), 0};
+  std::string text;
+  try {
+    text = read_bytes(path, max_ini_bytes);
+  } catch (const InputError& wrong) {
+    const std::string reason = std::string(wrong.what()).substr(path.size() + 2);  // without "PATH: "
+    std::error_code ignored;
+    const bool may_be_ours = name.find('/') == std::string::npos && !std::filesystem::exists(path, ignored);
+    diagnostics.error(
+        place, reason + (may_be_ours ? did_you_mean(name, installed_net_files(which)) : std::string()));
+    return {path, "", {}};
+  }
+  if (const std::string foreign = foreign_net(text, which); !foreign.empty()) {
+    diagnostics.error(place, foreign);
+    return {path, "", {}};
+  }
+  if (path != (std::filesystem::path(options.layer_path) / name).string())
+    diagnostics.note(fmt::format("Note: {} {} is {}", option, name, path));
+  return parse_ini(path, as_utf8(std::move(text)), diagnostics);
 }
 
 bool has_types(const IniFile& file) {
@@ -33,18 +60,22 @@ void check_not_swapped(const NetFileOptions& options, const NetFiles& files) {
 }  // namespace
 
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics) {
-  return read_ini(parameter_file(options), diagnostics);
+  return read_net_file(options, options.layer_params, CfgFile::parameters, diagnostics);
 }
 
 IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics) {
-  IniFile definition = read_ini(definition_file(options), diagnostics);
+  IniFile definition = read_net_file(options, options.layer_def, CfgFile::definition, diagnostics);
   convert_definition(definition, options, diagnostics);
   return definition;
 }
 
-std::string definition_file(const NetFileOptions& options) { return prefixed(options, options.layer_def); }
+std::string definition_file(const NetFileOptions& options) {
+  return find_net_file(options.layer_path, options.layer_def, CfgFile::definition);
+}
 
-std::string parameter_file(const NetFileOptions& options) { return prefixed(options, options.layer_params); }
+std::string parameter_file(const NetFileOptions& options) {
+  return find_net_file(options.layer_path, options.layer_params, CfgFile::parameters);
+}
 
 std::vector<std::string> layer_files(const NetFileOptions& options) {
   std::vector<std::string> files;

@@ -1,6 +1,7 @@
 // From the two files of a net to its graph.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ struct NetFiles {
   IniFile definition, parameters;
 };
 
-/// Reads both files, and converts the definition and gives keys other values as the options say; --layer-path
-/// prefixes their names. Errors go to `diagnostics`. Throws InputError if one of the files cannot be read.
+/// Reads both files, which find_net_file() finds, converts the definition and gives keys other values as the
+/// options say. Errors go to `diagnostics`, and a note on each file that has another path than the option
+/// says. Throws InputError if one of the files cannot be read.
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Parses the files as a checkpoint has them; their paths begin with its name, because the files at the
 /// original paths may have changed since.

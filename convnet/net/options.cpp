@@ -68,9 +68,13 @@ const OptionTable<NetFileOptions>& net_file_options() {
            "other belongs to the value"});
   set.repeats = set.may_be_empty = true;
   static const OptionTable<NetFileOptions> table({
-      option("layer-def", &NetFileOptions::layer_def, {.unit = "file", .doc = "the layer definition file"}),
+      option("layer-def", &NetFileOptions::layer_def,
+             {.unit = "file",
+              .doc = "the layer definition file; a name of a net that comes with the program, like "
+                     "lenet, will do"}),
       option("layer-params", &NetFileOptions::layer_params,
-             {.unit = "file", .doc = "the layer parameter file"}),
+             {.unit = "file",
+              .doc = "the layer parameter file; lenet-params, or lenet, stands for that of the net lenet"}),
       of_original(option("layer-path", &NetFileOptions::layer_path,
                          {.fallback = "",
                           .unit = "folder",

@@ -28,8 +28,9 @@ Dims image_dims(const FeatureShape& shape) { return args::one_image(shape.dims(1
 class ModelTensors {
  public:
   ModelTensors(const Graph& graph, const Checkpoint& checkpoint, const PixelStatistics& statistics,
-               OnnxModel& model)
+               const std::vector<std::string>& outputs, OnnxModel& model)
       : sections_(names_of_sections(graph)),
+        reserved_(names_of_inputs(graph, checkpoint, outputs)),
         builder_(model, sections_),
         graph_(graph),
         checkpoint_(checkpoint),
@@ -42,7 +43,8 @@ class ModelTensors {
     Tensor& tensor = found->second;
     if (!is_new) return tensor;
     const MatrixInfo& info = checkpoint_.matrices.at(matrix);
-    tensor = {input_name(matrix == 0 ? "images" : info.name), info.dims};
+    const std::string wanted = wanted_name(checkpoint_, matrix);
+    tensor = {reserved_.contains(wanted) ? wanted : builder_.unique(wanted), info.dims};
     model_.inputs.push_back({tensor.name, tensor.dims});
     if (matrix > 0) return tensor;
     builder_.begin_layer(tensor.name);
@@ -88,10 +90,22 @@ class ModelTensors {
   OnnxBuilder& builder() { return builder_; }
 
  private:
-  /// Returns a name for an input: `wanted`, unless a layer has it. A data layer of that name is the input.
-  std::string input_name(const std::string& wanted) {
-    const Node* layer = graph_.find(wanted);
-    return layer != nullptr && layer->role == LayerRole::data ? wanted : builder_.unique(wanted);
+  /// Returns the name that programs expect of the input for a matrix.
+  static std::string wanted_name(const Checkpoint& checkpoint, std::size_t matrix) {
+    return matrix == 0 ? "images" : checkpoint.matrices.at(matrix).name;
+  }
+  /// Returns the names of layers that are inputs' names instead: those of data layers, and those of layers
+  /// that are no outputs.
+  static std::set<std::string> names_of_inputs(const Graph& graph, const Checkpoint& checkpoint,
+                                               const std::vector<std::string>& outputs) {
+    std::set<std::string> names;
+    for (std::size_t matrix = 0; matrix < checkpoint.matrices.size(); ++matrix) {
+      const std::string name = wanted_name(checkpoint, matrix);
+      const Node* layer = graph.find(name);
+      const bool is_output = std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+      if (layer != nullptr && (layer->role == LayerRole::data || !is_output)) names.insert(name);
+    }
+    return names;
   }
 
   static std::set<std::string> names_of_sections(const Graph& graph) {
@@ -101,6 +115,7 @@ class ModelTensors {
   }
 
   const std::set<std::string> sections_;
+  const std::set<std::string> reserved_;  ///< names of layers that inputs have
   OnnxBuilder builder_;
   const Graph& graph_;
   const Checkpoint& checkpoint_;
@@ -201,8 +216,7 @@ void ModelTensors::add_layer(const Node& node) {
   const std::string made = (outputs_[node.id] = LayerWriter(node, *this).write()).name;
   const bool of_section = made.starts_with(node.section + "/") && !sections_.contains(made);
   const auto above = [&](NodeId user) { return graph_.nodes[user].section == node.section; };
-  const bool is_input = std::any_of(model_.inputs.begin(), model_.inputs.end(),
-                                    [&](const OnnxTensor& input) { return input.name == node.section; });
+  const bool is_input = reserved_.contains(node.section);
   if (!of_section || is_input || std::any_of(node.users.begin(), node.users.end(), above)) return;
   builder_.rename(made, node.section);
   for (auto& [id, tensor] : outputs_) {
@@ -229,7 +243,7 @@ OnnxModel onnx_model(const Graph& graph, const Checkpoint& checkpoint, const Pix
   std::vector<NodeId> wanted;
   for (const std::string& name : outputs) wanted.push_back(nodes_with_features(graph, name).at(0));
   const std::set<NodeId> needed = graph.needed_for(wanted);
-  ModelTensors model(graph, checkpoint, statistics, result);
+  ModelTensors model(graph, checkpoint, statistics, outputs, result);
   Diagnostics diagnostics;
   for (const Node& node : graph.nodes) {
     if (!needed.contains(node.id)) continue;

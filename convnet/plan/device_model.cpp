@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <vector>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
+#include "convnet/base/text_file.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/text.h"
 
@@ -231,18 +233,14 @@ class ModelReader {
 };
 
 std::string file_text(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in)
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
     throw InputError(file +
                      ": cannot be opened; --model takes a file like bench/models/nvlink-8gpu.json, or "
                      "'measured' for this machine");
-  // One byte more than allowed: some files have no end.
-  std::string text(kLongestFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) throw InputError(file + ": cannot be read");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kLongestFile) throw InputError(file + ": is longer than a device model can be, 1 MiB");
-  return text;
+  const std::string bytes = read_bytes(file, kLongestFile);
+  if (bytes.size() > kLongestFile) throw InputError(file + ": is longer than a device model can be, 1 MiB");
+  return text_of(file, bytes, NotUtf8::is_error);
 }
 
 std::ptrdiff_t line_of(const std::string& text, std::size_t byte) {

@@ -15,7 +15,7 @@ constexpr const char* kKey = "classWeights";
 
 /// Returns whether a section says classWeights=balanced, without the weights.
 bool asks_for_weights(const IniFile& parameters, const std::string& section) {
-  const IniSection* const found = parameters.find(section);
+  const IniSection* const found = parameters.find_or_default(section);
   const IniValue* const value = found == nullptr ? nullptr : found->find(kKey);
   return value != nullptr && value->text == "balanced";
 }

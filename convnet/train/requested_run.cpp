@@ -172,11 +172,21 @@ std::string note_of_kept_settings(const Checkpoint& checkpoint, const IniFile& d
   return kept.empty() ? "" : "--set '' leaves the net as it is, with " + settings_text(kept);
 }
 
+/// Returns the parameter file of the run that a checkpoint goes on with. An installed net may be in another
+/// place now, but a file of the user's that has gone is not replaced by one.
+std::string parameter_file_of(const Checkpoint& checkpoint, const NetFileOptions& options) {
+  const std::string& before = checkpoint.parameters_path;
+  const std::filesystem::path as_typed = std::filesystem::path(options.layer_path) / options.layer_params;
+  const bool was_installed = std::filesystem::path(before).is_absolute() && before != as_typed.string();
+  std::error_code error;
+  return was_installed && !std::filesystem::exists(before, error) ? parameter_file(options) : before;
+}
+
 /// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
 /// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
 IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
                        std::string& notes, Diagnostics& diagnostics) {
-  const std::string file = parameter_file(options);
+  const std::string file = given ? parameter_file(options) : parameter_file_of(checkpoint, options);
   std::error_code error;
   if (!given && !std::filesystem::exists(file, error)) {
     if (options.set.empty() && !net_file_options().parse(checkpoint.options).set.empty())
@@ -185,7 +195,10 @@ IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& optio
     add_note(notes, file + " is not there: the learning parameters are those of " + checkpoint.file);
     return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
   }
-  IniFile now = read_parameters(options, diagnostics);
+  NetFileOptions found = options;
+  if (!given) found.layer_path.clear();
+  if (!given) found.layer_params = file;
+  IniFile now = read_parameters(found, diagnostics);
   const bool changed = has_changed(now, CfgFile::parameters, checkpoint);
   add_note(notes, "The learning parameters are those of " + file +
                       (changed ? ", which has changed since " + checkpoint.file : ""));
@@ -256,7 +269,7 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
   const bool converted = saved.text != unconverted.text;
   const bool definition_given = run.given.contains("layer-def");
   add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
-                                       : note_of_unused(definition_file(options), CfgFile::definition,
+                                       : note_of_unused(run.checkpoint->definition_path, CfgFile::definition,
                                                         "The net is that of ", *run.checkpoint));
   run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
   const bool parameters_given = run.given.contains("layer-params") || run.given.contains("layer-path");
@@ -265,7 +278,7 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
   // --set '' gives keys the values of the file again.
   const bool reads_file = parameters_given || ends_settings;
   if (otherwise == ParametersNotGiven::as_in_checkpoint && !reads_file) {
-    add_note(run.notes, note_of_unused(parameter_file(options), CfgFile::parameters,
+    add_note(run.notes, note_of_unused(run.checkpoint->parameters_path, CfgFile::parameters,
                                        "The learning parameters are those of ", *run.checkpoint));
     run.files.parameters =
         parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);

@@ -140,7 +140,7 @@ void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
   if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
 }
 
-void Trainer::print_start(const std::string& notes) const {
+void Trainer::print_start(const std::string& notes) {
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
@@ -151,9 +151,10 @@ void Trainer::print_start(const std::string& notes) const {
     if (!note.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", note);
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
+  left_out_ = left_out_text(provider_->left_out());
   for (const std::string& warning :
-       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads),
-        left_out_text(provider_->left_out()), smaller_batches(options_.step.mini, minibatch)}) {
+       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads), left_out_,
+        smaller_batches(options_.step.mini, minibatch)}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);
@@ -203,6 +204,9 @@ void Trainer::run() {
   } catch (const std::runtime_error& e) {
     throw RunError(e.what() + save_after_error());
   }
+  // Shards are read when their images are.
+  if (const std::string left_out = left_out_text(provider_->left_out()); is_first() && left_out != left_out_)
+    fmt::print(stderr, "{}\n", left_out);
   const std::vector<std::string> skipped = provider_->skipped_images();
   if (skipped.empty()) return;
   fmt::print(stderr, "warning: {} image(s) could not be read, and others took their places:\n",

@@ -50,7 +50,7 @@ class Trainer {
   /// Takes the weights and the state of the checkpoint, and says so.
   void go_on_from(Checkpoint& checkpoint, const Plan& test_plan);
   /// Prints what a run begins with: devices, notes, learning rates after a checkpoint, and warnings.
-  void print_start(const std::string& notes) const;
+  void print_start(const std::string& notes);
 
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
@@ -166,6 +166,7 @@ class Trainer {
   std::uint64_t saved_iteration_ = 0;  ///< of the last checkpoint
   /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
   std::unique_ptr<BoardFolder> board_folder_;
+  std::string left_out_;  ///< what print_start() has said of files that are no part of the data set
   Net net_;
   Pace pace_;
   WatchedCost watched_;               ///< the cost of --keep-best and --patience

@@ -15,8 +15,9 @@ namespace fs = std::filesystem;
 /// A run of one epoch, the net of small_net.h unless `definition` is another one.
 class TrainedShop : public Workshop {
  public:
-  explicit TrainedShop(const std::string& definition = kDefinition) {
-    write(definition, kParameters);
+  explicit TrainedShop(const std::string& definition = kDefinition,
+                       const std::string& parameters = kParameters) {
+    write(definition, parameters);
     write_data();
     run_well(mnist() + Args{"--save-file", *this / "run", "--epochs", "1"});
   }
@@ -54,6 +55,20 @@ TEST_CASE("the input of a model is images, also where the data layer has that na
   CHECK_THAT(run_well({"export", shop / "run", model}).out,
              Catch::Contains("from images (N, 1, 8, 8) to probs"));
   CHECK(count(read_file(model), "images.1") == 0);
+}
+
+TEST_CASE("the input of a model is images, also where a layer has that name, unless it is an output") {
+  const std::string named =
+      replaced(replaced(kDefinition, "[conv1]", "[images]"), "inputs=conv1", "inputs=images");
+  TrainedShop shop(named, replaced(kParameters, "[conv1]", "[images]"));
+  const std::string model = shop / "net.onnx";
+  CHECK_THAT(run_well({"export", shop / "run", model}).out,
+             Catch::Contains("from images (N, 1, 8, 8) to probs"));
+  const Outcome both = run_well({"export", shop / "run", model, "--output", "images,probs"});
+  CHECK_THAT(both.out,
+             Catch::Contains("from images.1 (N, 1, 8, 8) to images (N, 2, 6, 6), probs (N, 10), ") &&
+                 Catch::EndsWith("  the input is called images.1, because the layer 'images' is an "
+                                 "output\n"));
 }
 
 TEST_CASE("export refuses what it cannot write") {

@@ -85,8 +85,7 @@ TEST_CASE("examples of help give the options that a command requires") {
 TEST_CASE("examples of plan can be planned") {
   for (const HelpSection& section : help_sections(*find_command("plan"))) {
     for (const std::string& example : section.examples) {
-      std::string line = replaced(example, "$NET", std::string(kExampleNet));
-      line = replaced(line, "configs/", std::string(CONVNET_SOURCE_DIR) + "/configs/");
+      const std::string line = replaced(example, "$NET", std::string(kExampleNet));
       std::istringstream words(line.substr(std::string("convnet ").size()));
       const Outcome run = run_program({std::istream_iterator<std::string>(words), {}});
       INFO(example << "\n" << run.err);

@@ -1,8 +1,11 @@
 // Messages about wrong layer files: the place, what is wrong, what would be right; exit code 2.
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -137,12 +140,14 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:19: layer 'pool1': sizeX=0 pools the whole map: start and outputsX must be left out"},
     {"type=pool\ninputs=conv1\npool=max\nchannels=2\nsizeX=2\nstride=2",
      "type=cmrnorm\ninputs=conv1\nchannels=2\nsize=3\nscale=1\npow=1",
-     "net.cfg:14: layer 'pool1' has no section [pool1] in the parameter file; it needs scale, pow"},
+     "net.cfg:14: layer 'pool1' has no section [pool1] in the parameter file; it needs scale, pow, there or "
+     "in "
+     "[DEFAULT]"},
     {"[pool1]\ntype=pool\ninputs=conv1\n",
      "[conv2]\ntype=conv\ninputs=data,conv1\nchannels=1,2\nfilters=2\nfilterSize=3\n[pool1]\ntype="
      "pool\ninputs=conv2\n",
      "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, epsB, momW, "
-     "momB"},
+     "momB, there or in [DEFAULT]"},
     {"dataIdx=1", "dataIdx=2",
      "net.cfg:6: layer 'labels': dataIdx=2, but the data provider has only matrix 0 'data' (1x8x8), 1 "
      "'labels' (10 "
@@ -233,10 +238,9 @@ const std::vector<Mistake> parameter_mistakes = {
      "params.cfg:1: layer 'conv1': 'momB' is missing; it is a number between 0 and 1 (momentum of the "
      "biases)"},
     {"[fc10]", "[fc11]",
-     "net.cfg:21: layer 'fc10' has no section [fc10] in the parameter file; it needs epsW, epsB, momW, momB"},
-    {"coeff=1\n", "",
-     "params.cfg:12: layer 'logprob': 'coeff' is missing; it is a number (weight of this cost in the "
-     "gradient; 0 only reports it)"},
+     "net.cfg:21: layer 'fc10' has no section [fc10] in the parameter file; it needs epsW, epsB, momW, momB, "
+     "there or in [DEFAULT]"},
+    {"coeff=1\n", "coeff=\n", "params.cfg:13: layer 'logprob': coeff expects a number, not ''"},
     {"topk=2", "topk=0",
      "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576, not '0'"},
     {"topk=2", "topk=11", "params.cfg:14: layer 'logprob': topk=11 is more than the 10 outputs of 'probs'"},
@@ -330,32 +334,184 @@ TEST_CASE("all mistakes of both files are reported in one run, in order of their
   }
 }
 
-TEST_CASE("all layers that lack their section are named, below and above each other") {
+TEST_CASE("layers without a section take the values of [DEFAULT]") {
   const Workshop shop;
-  const std::string defaults = "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\ncoeff=1\n";
+  const std::string defaults = "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n";
+  const auto numbers = [&](const std::string& parameters) {
+    const std::string folder = shop / "run";
+    std::filesystem::remove_all(folder);
+    shop.write(kDefinition, parameters);
+    run_well(shop.dummy() + Args{"--save-file", folder, "--epochs", "1", "--train-range", "1"});
+    std::map<std::string, std::vector<float>> found;
+    for (const auto& [name, tensor] : read_safetensors(folder + "/1.1.safetensors").tensors)
+      found[name] = tensor.values;
+    return found;
+  };
+  const auto with_sections = numbers(defaults + "[conv1]\n[fc10]\n[logprob]\ncoeff=1\n");
+  CHECK(numbers(defaults) == with_sections);
+  CHECK(numbers(defaults + "coeff=1\n[conv1]\n") == with_sections);
+  CHECK(numbers(defaults + "coeff=0.5\n") != with_sections);
+}
+
+TEST_CASE("all layers that lack learning parameters are named at once, below and above each other") {
+  const Workshop shop;
   const std::string conv2 =
       "[conv2]\ntype=conv\ninputs=conv1\nchannels=2\nfilters=2\nfilterSize=3\nbiases=0\n";
-  shop.write(
-      replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", conv2 + "[pool1]\ntype=pool\ninputs=conv2"),
-      defaults);
-  const Outcome run = plan(shop);
-  INFO(run.err);
-  CHECK(run.code == 2);
-  const std::string rates = " in the parameter file; it needs epsW, epsB, momW, momB\n";
-  for (const std::string& message :
-       {"net.cfg:7: layer 'conv1' has no section [conv1]" + rates,
-        std::string(
-            "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, momW\n"),
-        "net.cfg:28: layer 'fc10' has no section [fc10]" + rates,
-        std::string("net.cfg:36: layer 'logprob' has no section [logprob] in the parameter file; it needs "
-                    "coeff\n")}) {
-    INFO(message);
-    CHECK(run.err.find(message) != std::string::npos);
-  }
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 4);
-  // An empty section takes the values of [DEFAULT].
-  shop.write(kDefinition, defaults + "[conv1]\n[fc10]\n[logprob]\n");
+  const std::string definition =
+      replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", conv2 + "[pool1]\ntype=pool\ninputs=conv2");
+  shop.write(definition, "[logprob]\n");
+  CHECK(
+      plan(shop).err ==
+      shop.definition_path() +
+          ":7: 2 layers have no sections in the parameter file, and need epsW, epsB, momW, momB, there or in "
+          "[DEFAULT]: conv1, fc10\n" +
+          shop.definition_path() +
+          ":14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, momW, there or in "
+          "[DEFAULT]\n");
+  shop.write(definition, "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomB=0.8\n[fc10]\nmomW=0.9\n");
+  CHECK(
+      plan(shop).err ==
+      shop.definition_path() +
+          ":7: 2 layers have no sections in the parameter file, and need momW, there or in [DEFAULT]: conv1, "
+          "conv2\n");
+  std::string many = kDefinition;
+  for (int i = 0; i < 9; ++i)
+    many += "[f" + std::to_string(i) + "]\ntype=fc\ninputs=data\noutputs=1\n[c" + std::to_string(i) +
+            "]\ntype=cost.sum2\ninputs=f" + std::to_string(i) + "\n";
+  shop.write(many, "[logprob]\n");
+  CHECK(plan(shop).err.ends_with(": conv1, fc10, f0, f1, f2, f3, f4, f5 and 3 more\n"));
+}
+
+TEST_CASE("a wrong reference in [DEFAULT] is an error only where a layer takes it") {
+  const Workshop shop;
+  const std::string defaults = "[DEFAULT]\nepsW=%(rate)s\nepsB=0.02\nmomW=0.9\nmomB=0.8\n";
+  shop.write(kDefinition, defaults + "[conv1]\nrate=0.1\n[fc10]\nrate=0.2\n");
   CHECK(plan(shop).code == 0);
+  shop.write(kDefinition, defaults + "[conv1]\nrate=0.1\n");
+  CHECK_THAT(plan(shop).err,
+             Catch::Contains("params.cfg:2: layer 'fc10': epsW ") && Catch::Contains("%(rate)s"));
+}
+
+TEST_CASE("layers that need no learning parameters take only their own keys from [DEFAULT]") {
+  const Workshop shop;
+  const std::string defaults = "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n";
+  const std::string with_dropout =
+      replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1",
+               "[drop]\ntype=dropout\ninputs=pool1\n[fc10]\ntype=fc\ninputs=drop");
+  shop.write(with_dropout, defaults + "dropout=0.5\nkeep=3\n[fc10]\n");
+  CHECK_THAT(plan(shop).err, Catch::Contains("params.cfg:7: layer 'drop': keep expects a number"));
+  shop.write(with_dropout, defaults + "dropout=0.5\nkeep=0.7\n");
+  const Outcome run = plan(shop);
+  CHECK(run.code == 0);
+  CHECK(count(run.out, "_dropout ") == 2);  // of conv1 and fc10, not of the pool, the dropout and the softmax
+}
+
+TEST_CASE("--set gives layers without a section, and [DEFAULT], other values") {
+  const Workshop shop;
+  shop.write(kDefinition, "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n");
+  run_well(planning(shop, {"--set", "conv1.epsW=0.5,DEFAULT.momW=0.1,DEFAULT.wc=0.1"}));
+  check_refused(planning(shop, {"--set", "conv1.momW=5"}), "--set conv1.momW=5: layer 'conv1': momW expects");
+  check_refused(planning(shop, {"--set", "DEFAULT.momW=5"}),
+                "--set DEFAULT.momW=5: layer 'conv1': momW expects");
+}
+
+TEST_CASE("nets that come with the program are found by their names") {
+  const Workshop shop;
+  const Args data = {"plan", "--data-provider", "dummy-1x28x28-10"};
+  const std::string configs =
+      std::filesystem::canonical(std::string(CONVNET_SOURCE_DIR) + "/configs").string();
+  for (const auto& [definition, parameters] : std::vector<std::pair<std::string, std::string>>{
+           {"lenet.cfg", "lenet-params.cfg"}, {"lenet", "lenet-params"}, {"lenet", "lenet"}}) {
+    const Outcome run = run_well(data + Args{"--layer-def", definition, "--layer-params", parameters});
+    CHECK(run.err == "Note: --layer-def " + definition + " is " + configs +
+                         "/lenet.cfg\nNote: --layer-params " + parameters + " is " + configs +
+                         "/lenet-params.cfg\n");
+  }
+  // A file of the user's comes first, in --layer-path, too.
+  write_file(shop / "lenet.cfg", replaced(kDefinition, "[conv1]", "[own]"));
+  shop.write(replaced(kDefinition, "[conv1]", "[wrong]"), kParameters);
+  const Args in_shop = {"--layer-path", shop.path()};
+  check_refused(data + in_shop + Args{"--layer-def", "lenet.cfg", "--layer-params", "lenet"},
+                (shop / "lenet.cfg") + ":");
+  check_refused(data + in_shop + Args{"--layer-def", "lenet", "--layer-params", "lenet"},
+                (shop / "lenet.cfg") + ":");
+  check_refused(
+      data + Args{"--layer-def", "lenett.cfg", "--layer-params", "lenet-param.cfg"},
+      "lenett.cfg: cannot be read: No such file or directory; did you mean 'lenet.cfg'?\n"
+      "lenet-param.cfg: cannot be read: No such file or directory; did you mean 'lenet-params.cfg'?");
+  check_refused(data + Args{"--layer-def", "nets/lenet.cfg", "--layer-params", "lenet"},
+                "nets/lenet.cfg: cannot be read: No such file or directory\n");
+}
+
+TEST_CASE("a run with a net that comes with the program goes on with its parameters") {
+  const Workshop shop;
+  const Args data = {"--data-provider", "dummy-1x28x28-10", "--train-range", "1", "--test-range", "2"};
+  run_well(data + Args{"--layer-def", "lenet", "--layer-params", "lenet", "--epochs", "1", "--save-file",
+                       shop / "run"});
+  CHECK_THAT(run_well({"--load-file", shop / "run", "--epochs", "2"}).out,
+             Catch::Contains("The learning parameters are those of ") &&
+                 Catch::Contains("configs/lenet-params.cfg\n"));
+  // A file of the user's that has gone is not replaced by an installed one of its name.
+  write_file(shop / "lenet.cfg", kDefinition);
+  write_file(shop / "lenet-params.cfg", kParameters);
+  run_well({"--layer-path", shop.path(), "--layer-def", "lenet.cfg", "--layer-params", "lenet-params.cfg",
+            "--data-provider", "dummy-1x8x8-10", "--train-range", "1", "--test-range", "2", "--epochs", "1",
+            "--threads", "1", "--save-file", shop / "own"});
+  std::filesystem::remove(shop / "lenet-params.cfg");
+  CHECK_THAT(
+      run_well({"--load-file", shop / "own", "--epochs", "2"}).out,
+      Catch::Contains((shop / "lenet-params.cfg") + " is not there: the learning parameters are those of "));
+}
+
+TEST_CASE("nets of other programs are recognised") {
+  const Workshop shop;
+  const auto error = [&](const std::string& text) {
+    write_file(shop.definition_path(), text);
+    return plan(shop).err;
+  };
+  const auto says = [&](const std::string& text, const std::string& what, const std::string& section) {
+    INFO(what);
+    CHECK(error(text) == shop.definition_path() + ": " + what +
+                             "; a definition file here has a section with type= for each layer, and "
+                             "docs/coming-from.md" +
+                             section + " lists what corresponds\n");
+  };
+  says("[net]\nbatch=64\n\n[convolutional]\nfilters=16\n[convolutional]\n", "is a cfg of Darknet",
+       "#darknet");
+  says("name: \"LeNet\"\nlayer {\n  name: \"conv1\"\n}\n", "is a prototxt, as of Caffe", "#caffe");
+  says("net: \"train.prototxt\"\nbase_lr: 0.01\n", "is a solver of Caffe", "#caffe");
+  says("{\"class_name\": \"Sequential\"}", "is JSON, as of Keras", "");
+  says("import torch.nn as nn\nclass Net(nn.Module):\n", "is a Python program", "#pytorch");
+  says(std::string("\x08\x07\x12\x07pytorch\0", 12), "is an ONNX model, not a layer file", "");
+  CHECK_THAT(error(std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "net/data.pkl"),
+             Catch::Contains("is a zip archive, as torch.save (.pth) writes, not a layer file") &&
+                 Catch::EndsWith("for the weights, save its weights in Python with "
+                                 "safetensors.torch.save_file; a new run takes them with --init-from\n"));
+  // A layer may have the name of Darknet's section.
+  shop.write(replaced(replaced(kDefinition, "[data]", "[net]"), "inputs=data", "inputs=net"), kParameters);
+  CHECK(plan(shop).code == 0);
+  shop.write(kDefinition, "base_lr: 0.01\nlr_policy: \"fixed\"\n");
+  CHECK_THAT(plan(shop).err,
+             Catch::Contains(shop.parameters_path() + ": is a solver of Caffe; a parameter file"));
+}
+
+TEST_CASE("concat of maps of unequal sides is a vector, which is said") {
+  const Workshop shop;
+  const std::string cat = "[cat]\ntype=concat\ninputs=conv1,pool1\n";
+  shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1", cat + "[fc10]\ntype=fc\ninputs=cat"),
+             kParameters);
+  const std::string sides = "the inputs of 'cat' have maps of unequal sides, 'conv1' 2x6x6 and 'pool1' 2x3x3";
+  const Outcome as_vector = run_well(planning(shop, {}));
+  CHECK_THAT(as_vector.err, Catch::Contains("net.cfg:23: warning: layer 'cat': " + sides +
+                                            ", so its output is a vector of 90 numbers\n"));
+  shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1",
+                      cat + "[pool2]\ntype=pool\npool=max\nchannels=4\nsizeX=2\nstride=2\ninputs=cat\n"
+                            "[fc10]\ntype=fc\ninputs=pool2"),
+             kParameters);
+  CHECK_THAT(plan(shop).err,
+             Catch::Contains("layer 'pool2': channels=4, but input 'cat' is a vector of 90 numbers, "
+                             "which is not 4 square maps: " +
+                             sides + "\n"));
 }
 
 TEST_CASE("a layer may have the name of another's neuron") {

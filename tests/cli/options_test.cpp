@@ -193,10 +193,12 @@ TEST_CASE("a checkpoint that is another program's file is called what it is") {
             ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot"},
            {"(dp1\nS'model'\n", ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it"},
            {std::string("PK\3\4\24\0\0\0", 8),
-            ": is a zip file, as torch.save writes; save the weights by "
-            "safetensors.torch.save_file and start a run from them with "
-            "--init-from"},
-           {"\x08\x07\x12\x07pytorch", ": is an ONNX model, which convnet can write but not read"}}) {
+            ": is a zip archive, not a safetensors file; unpack it with unzip"},
+           {std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "archive/data.pkl",
+            ": is a zip archive, as torch.save (.pth) writes, not a safetensors file; save its weights in "
+            "Python with safetensors.torch.save_file; a new run takes them with --init-from"},
+           {"\x89HDF\r\n\x1a\n", ": is an HDF5 file, not a safetensors file; "},
+           {"\x08\x07\x12\x07pytorch", ": is an ONNX model, whose weights convnet cannot read"}}) {
     write_file(file, first + rest);
     check_refused({"predict", file, "a.png"}, file + message);
     check_refused({"--load-file", file, "--test-only", "1"}, file + message);

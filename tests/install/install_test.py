@@ -37,6 +37,9 @@ def check_program(prefix):
     assert (prefix / "share/doc/convnet/docs/layers.md").exists()
     plan = run(program, "plan", *NET, "--mini", "8", "--model", "bench/models/nvlink-8gpu.json", cwd=shared)
     assert "conv1" in plan.stdout
+    by_name = run(program, "plan", "--layer-def", "lenet", "--layer-params", "lenet", *NET[4:], cwd=prefix)
+    assert by_name.stdout.splitlines()[:5] == run(program, "plan", *NET, cwd=shared).stdout.splitlines()[:5]
+    assert f"--layer-def lenet is {shared}/configs/lenet.cfg" in by_name.stderr, by_name.stderr
     # Debug information and sanitizers name source files.
     if BUILD_TYPE == "Release":
         for folder in {BUILD, SOURCE}:

@@ -248,7 +248,10 @@ TEST_CASE("weights are updated once a minibatch, or as seldom as the file says")
     std::string text = kTowersParameters;
     return text.replace(text.find("[both]\n"), 7, "[both]\nupdatePeriod=3\n");
   }();
-  const Asked net(kTowers, seldom, {3, 32, 32}, 10, 4, "nvlink-8gpu", 64);
+  // The same for layers without a section.
+  const std::string defaults =
+      "[DEFAULT]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\n[both]\nupdatePeriod=3\n";
+  const Asked net(kTowers, GENERATE_COPY(seldom, defaults), {3, 32, 32}, 10, 4, "nvlink-8gpu", 64);
   Placement placement;
   for (const IniSection& section : net.definition.sections)
     placement[section.name] = {{DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}, false};

@@ -34,7 +34,7 @@ TEST_CASE("CSV fields stand between commas and line ends", "[csv]") {
 
 TEST_CASE("CSV fields in quotes hold commas, quotes and line ends", "[csv]") {
   CHECK(csv_fields_of("\"a,1\",\"b \"\"c\"\"\"\r\n\"\",\"d\r\ne\"\n") ==
-        std::vector<Fields>{{"a,1", "b \"c\""}, {"", "d\r\ne"}});
+        std::vector<Fields>{{"a,1", "b \"c\""}, {"", "d\ne"}});
   CHECK(csv_fields_of("\"a\"") == std::vector<Fields>{{"a"}});
   const std::vector<CsvRecord> records = parse_csv("t.csv", "\n\"a\n\nb\",c\r\n\nd,e");
   REQUIRE(records.size() == 2);
@@ -50,6 +50,9 @@ TEST_CASE("CSV errors name the line", "[csv]") {
         "t.csv:2: a quote in the middle of a field; the whole field should be in quotes, and the quote "
         "doubled");
   CHECK(csv_error_of("a,b\nc,\xE9\nd,e") ==
-        "t.csv:2: holds bytes that are no UTF-8 (perhaps Latin-1); save it as CSV in UTF-8");
-  CHECK(csv_error_of(std::string("\xFF\xFE") + "a") == "t.csv: is a text in UTF-16; save it as CSV in UTF-8");
+        "t.csv:2: holds bytes that are no UTF-8 (perhaps Latin-1); save it in UTF-8");
+  CHECK(csv_error_of(std::string("\xFF\xFE") + "a") == "t.csv: is a text in UTF-16; save it in UTF-8");
+  CHECK(csv_error_of(std::string("PK\3\4") + std::string(26, '\0') + "[Content_Types].xml") ==
+        "t.csv: is an Office document, not a text file; save it as CSV in UTF-8");
+  CHECK(csv_error_of(std::string("a,b\nc,\0d\n", 9)) == "t.csv:2: holds a NUL byte; this is not a text file");
 }

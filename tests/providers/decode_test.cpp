@@ -45,11 +45,11 @@ std::string little_endian(std::int64_t value) {
 
 /// A BMP of Windows' first form; `rows` as they lie in the file.
 std::string small_bmp(std::int64_t width, std::int64_t height, int bits, const std::string& palette,
-                      const std::string& rows) {
+                      const std::string& rows, int compression = 0) {
   const auto start = static_cast<std::int64_t>(54 + palette.size());
   return "BM" + little_endian(start + static_cast<std::int64_t>(rows.size())) + little_endian(0) +
          little_endian(start) + little_endian(40) + little_endian(width) + little_endian(height) +
-         little_endian(1 | bits << 16) + std::string(24, '\0') + palette + rows;
+         little_endian(1 | bits << 16) + little_endian(compression) + std::string(20, '\0') + palette + rows;
 }
 
 /// The mean of a window, computed in double: scaling by whole factors.
@@ -157,7 +157,14 @@ TEST_CASE("a JPEG is decoded no larger than needed", "[decode]") {
 TEST_CASE("damaged images are errors with their name", "[decode]") {
   const DecodedImage image = test_images::waves(48, 48, 3);
   CHECK(error_of("") == "cat: is not a JPEG, PNG, BMP or WebP image");
-  CHECK(error_of("GIF89a") == "cat: is not a JPEG, PNG, BMP or WebP image");
+  CHECK(error_of("GIF89a") ==
+        "cat: is a GIF picture, not a JPEG, PNG, BMP or WebP image; convert it to JPEG or PNG");
+  CHECK(error_of("\0\0\0\x18"
+                 "ftypheic"s +
+                 std::string(16, '\0'))
+            .starts_with("cat: is a HEIC picture, not a JPEG, PNG, BMP or WebP image; convert"));
+  CHECK(error_of("<!DOCTYPE html>\n<html>") ==
+        "cat: is a web page, not a JPEG, PNG, BMP or WebP image; perhaps a download that failed");
   const std::string jpeg = encode_jpeg(image);
   for (const std::size_t left :
        {std::size_t{2}, std::size_t{20}, std::size_t{300}, jpeg.size() / 2, jpeg.size() - 8}) {
@@ -285,6 +292,15 @@ TEST_CASE("a BMP may have opacities, lie top-down and use a palette", "[decode]"
   CHECK(pixel(small_bmp(2, 1, 1, palette, "\x80\0\0\0"s)) == both);
   CHECK(pixel(small_bmp(2, 1, 4, palette, "\x10\0\0\0"s)) == both);
   CHECK(pixel(small_bmp(2, 1, 8, palette, "\1\0\0\0"s)) == both);
+  // Colours for screens that show few, before pixels that need none, and more colours than pixels can have.
+  CHECK(pixel(small_bmp(1, 2, 24, palette, rows)) == std::vector<std::uint8_t>{6, 5, 4, 3, 2, 1});
+  CHECK(pixel(small_bmp(1, 1, 32, palette, "\x14\x0a\x64\0"s)) == std::vector<std::uint8_t>{100, 10, 20});
+  const std::string masks = "\0\xf8\0\0\xe0\x07\0\0\x1f\0\0\0"s;
+  for (const std::string& more : {""s, palette})
+    CHECK(pixel(small_bmp(1, 1, 16, masks + more, "\0\xf8\0\0"s, 3)) == std::vector<std::uint8_t>{255, 0, 0});
+  CHECK(pixel(small_bmp(1, 1, 16, palette, "\0\x7c\0\0"s)) == std::vector<std::uint8_t>{255, 0, 0});
+  CHECK(pixel(small_bmp(2, 1, 1, palette + palette + palette, "\x80\0\0\0"s)) == both);
+  CHECK(pixel(small_bmp(2, 1, 8, palette + std::string(1024, '\0'), "\1\0\0\0"s)) == both);
 }
 
 TEST_CASE("images without pixels and BMPs that make no sense are errors", "[decode]") {
@@ -305,6 +321,13 @@ TEST_CASE("images without pixels and BMPs that make no sense are errors", "[deco
   CHECK(error_of(small_bmp(2, 1, 4, palette, "\x12\0\0\0"s)) == "cat: a damaged image: " + colour);
   CHECK(error_of(small_bmp(2, 1, 8, "", "\1\0\0\0"s)) ==
         "cat: a damaged image: a BMP whose palette is not before its pixels");
+  for (const int rle : {1, 2})
+    CHECK(error_of(small_bmp(100, 100, rle == 1 ? 8 : 4, palette, "\1\0\0\0"s, rle)) ==
+          "cat: a BMP that is compressed (RLE), which cannot be read; save it as PNG");
+  CHECK(error_of(small_bmp(100, 100, 24, "", "x", 5)) ==
+        "cat: a BMP that holds a JPEG or PNG, which cannot be read; save it as PNG");
+  CHECK(error_of(small_bmp(1, 1, 16, "", "\0\xf8\0\0"s, 3)) ==
+        "cat: a damaged image: a BMP whose pixels begin within its header");
   const std::string os2 =
       "BM\0\0\0\0\0\0\0\0\x20\0\0\0\x0c\0\0\0\1\0\1\0\1\0\1\0\0\0\0\xff\xff\xff\x80\0\0\0"s;
   CHECK(error_of(os2).starts_with("cat: a BMP of OS/2 with a palette"));

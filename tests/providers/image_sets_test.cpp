@@ -233,6 +233,69 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   write_file(folder / "bad/classes.txt", "x\ny\n");
   CHECK(error(image + tars::member("a.cls", " 2\n")) == tar + ": a.cls: class 2; classes are 0 to 1");
   CHECK(error(image + tars::member("a.cls", "1\n")) == "(nothing was thrown)");
+  CHECK(error(image + tars::member("a.cls",
+                                   "\xEF\xBB\xBF"
+                                   "1\r\n")) == "(nothing was thrown)");
+}
+
+TEST_CASE("images and labels of a shard are pairs whatever dots are in their names", "[image]") {
+  const TempFolder folder;
+  const std::string tar = folder / "t.tar", bytes = photographs(1, 1, 16)[0].bytes;
+  const auto members = [&](const std::vector<std::string>& names) {
+    std::string all;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      all += tars::member(names[i], names[i].ends_with(".cls") ? std::to_string(i) : bytes);
+    return all + tars::end();
+  };
+  const auto pairs = [&](const std::vector<std::string>& names) {
+    write_file(tar, members(names));
+    const auto provider = open_images(folder.path(), sized(16));
+    std::vector<std::string> found;
+    const std::vector<std::int32_t> labels = image_labels_of(provider->read({1, 0}, {}));
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      found.push_back(provider->image_name(1, static_cast<std::int64_t>(i)) + " " +
+                      std::to_string(labels[i]));
+    return found;
+  };
+  const auto error = [&](const std::vector<std::string>& names) {
+    write_file(tar, members(names));
+    return message_of<InputError>([&] { open_images(folder.path(), sized(16)); });
+  };
+  const auto left_out = [&] { return left_out_text(open_images(folder.path(), sized(16))->left_out()); };
+  using Names = std::vector<std::string>;
+  CHECK(pairs({"photo.v2.jpg", "photo.v2.cls"}) == Names{"photo.v2.jpg 1"});
+  CHECK(left_out() == "");
+  CHECK(pairs({"22.05.jpg", "22.05.cls", "22.06.cls", "22.06.jpg"}) == Names{"22.05.jpg 1", "22.06.jpg 2"});
+  CHECK(pairs({"a.b/22.cls", "a.b/22.jpg", "a/22.jpg", "a/22.cls"}) == Names{"a.b/22.jpg 0", "a/22.jpg 3"});
+  // The longest common beginning, where names differ before their last dots.
+  CHECK(pairs({"1.left.jpg", "1.cls", "2.x.y.jpg", "2.x.z.cls", "2.w.jpg", "2.cls"}) ==
+        Names{"1.left.jpg 1", "2.x.y.jpg 3", "2.w.jpg 5"});
+  // What else belongs to a sample is left out, and said.
+  CHECK(pairs({"1.jpg", "1.cls", "1.mask.png", "1.json", "1.txt", "1.fine.cls", "1.raw.tiff", ".1.jpg"}) ==
+        Names{"1.jpg 1"});
+  CHECK(left_out() ==
+        "warning: 1 picture(s) are left out, as " + tar +
+            ": 1.raw.tiff: only files named .jpg, .jpeg, .png, .bmp and .webp are read; convert them "
+            "to JPEG or PNG\nwarning: 2 image(s) or label(s) in tars are left out, because their "
+            "sample has a pair of the same name without them, as " +
+            tar +
+            ": 1.mask.png\nNote: 2 member(s) of tars that are neither images nor labels "
+            "(.cls) are left out, as " +
+            tar + ": 1.json");
+  const std::string ending = "; an image and its label should have the same name up to the last dot";
+  CHECK(error({"1.left.jpg", "1.right.jpg", "1.cls"}) ==
+        tar + ": '1.cls' may belong to '1.left.jpg' or to '1.right.jpg'" + ending);
+  CHECK(error({"1.a.cls", "1.jpg", "1.b.cls"}) ==
+        tar + ": '1.jpg' may belong to '1.a.cls' or to '1.b.cls'" + ending);
+  CHECK(error({"22.05.jpg", "22.05.cls", "22.06.jpg"}) ==
+        tar + ": '22.06.jpg' is there without its .cls, the label");
+  // What shards that are read later leave out is known then.
+  write_file(folder / "classes.txt", "0\n1\n2\n");
+  write_file(tar, members({"1.jpg", "1.cls", "1.json"}));
+  const auto provider = open_images(folder.path(), sized(16));
+  CHECK(left_out_text(provider->left_out()) == "");
+  provider->read({1, 0}, {});
+  CHECK(provider->left_out().other_members.count == 1);
 }
 
 TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image]") {

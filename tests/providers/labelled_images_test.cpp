@@ -100,14 +100,31 @@ TEST_CASE("shards come in natural order, their classes are numbers or lines", "[
   CHECK(found.class_names == Texts{"0", "1", "2", "3"});
   CHECK(texts(found, found.training) ==
         Texts{"s-1.tar: a.jpg=1", "s-2.tar: sub.dir/b.png=3", "s-2.tar: a.jpg=0", "s-10.tar: x.png=0"});
-  folder.add("classes.txt", "cat\r\ndog\nowl\nfox\nelk\n");
-  CHECK(folder.find().class_names == Texts{"cat", "dog", "owl", "fox", "elk"});
+  folder.add("classes.txt",
+             "\xEF\xBB\xBF"
+             "cat\r\ndog\nowl\nfox\nb\xE4r\n");
+  CHECK(folder.find().class_names == Texts{"cat", "dog", "owl", "fox", "b\xC3\xA4r"});
+  folder.add("classes.txt", std::string("cat\nd\0g\n", 8));
+  CHECK(folder.error() == folder.folder / "classes.txt:2: holds a NUL byte; this is not a text file");
   folder.add("classes.txt", "cat\ndog\n");
   CHECK(folder.error() == folder.folder / "classes.txt: names 2 classes, but there are images of class 3");
 
   const LabelledImages listed = find_labelled_images({folder.folder / "s-10.tar", folder.folder / "s-1.tar"});
   CHECK(texts(listed, listed.training) == Texts{"s-10.tar: x.png=0", "s-1.tar: a.jpg=1"});
   CHECK(listed.class_names == Texts{"0", "1"});
+  // Names with dots, and members that are no part of a pair.
+  folder.add("classes.txt", "cat\ndog\nowl\nfox\n");
+  folder.add("s-1.tar", tars::member("p.v2.jpg", "p.v2.jpg") + tars::member("p.v2.cls", "1") +
+                            tars::member("p.v2.json", "{}") + tars::end());
+  folder.add("s-3.tar.gz", "x");
+  folder.add("s-4.tgz", "x");
+  const LabelledImages dotted = folder.find();
+  CHECK(left_out_text(dotted.left_out)
+            .starts_with("warning: 2 compressed tar(s) are left out, as " + (folder.folder / "s-3.tar.gz") +
+                         "; unpack them"));
+  CHECK(texts(dotted, dotted.training)[0] == "s-1.tar: p.v2.jpg=1");
+  CHECK(dotted.left_out.other_members.count == 1);
+  CHECK(dotted.left_out.other_members.first == (folder.folder / "s-1.tar") + ": p.v2.json");
 }
 
 TEST_CASE("shards in train and val", "[labelled_images]") {
@@ -141,6 +158,9 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
   CHECK(folder.error() ==
         path + "/cat: holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
   fs::remove_all(path + "/cat");
+  folder.add("photos.zip", std::string("PK\3\4") + std::string(26, ' ') + "photos/1.jpg");
+  CHECK(folder.error().ends_with("; photos.zip in it is a zip archive: unpack it with unzip"));
+  fs::remove(path + "/photos.zip");
 
   const auto shard_error = [&](const std::string& bytes) {
     folder.add("s.tar", bytes);
@@ -194,6 +214,7 @@ TEST_CASE("photos in tars get the classes of a table", "[labelled_images]") {
   CHECK(found.read(found.training[1]) == "./p/3.png");
   CHECK(found.training[1].label == 1);
   CHECK(found.left_out.without_row == Texts{"p-1.tar: p/2.jpg"});
+  CHECK(found.left_out.other_members.first == (folder.folder / "p-1.tar") + ": p/notes.txt");
   // Members of one name are told apart by their tars.
   folder.add("p-3.tar", tars::member("p/1.png", "p/1.png") + tars::end());
   const LabelledImages both = find_with_table(folder, "p-3.tar/p/1.png,cat\np-1.tar/p/1,dog\n");

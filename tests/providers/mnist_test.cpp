@@ -56,8 +56,7 @@ struct DataSet {
   }
   /// Returns the error that reading the first training batch throws.
   std::string load_error() const {
-    const auto provider = open();
-    return message_of<InputError>([&] { provider->load(1); });
+    return message_of<InputError>([&] { open()->load(1); });
   }
 
   TempFolder folder;
@@ -154,6 +153,45 @@ TEST_CASE("mnist finds its files under every usual name", "[providers]") {
   check_batch(*provider, 4, 0, 10'000);
 }
 
+TEST_CASE("mnist reads EMNIST's files, whose names have prefixes and whose labels are up to 61",
+          "[providers]") {
+  const TempFolder folder;
+  const auto write = [&](const std::string& prefix, int first, int last) {
+    for (const char* half : {"train", "test"}) {
+      std::string classes;
+      for (int i = 0; i < 70; ++i) classes += static_cast<char>(std::min(first + i, last));
+      write_file(folder / (prefix + half + "-images-idx3-ubyte.gz"), gzip(idx({70, 2, 3}, images(70))));
+      write_file(folder / (prefix + half + "-labels-idx1-ubyte"), idx({70}, classes));
+    }
+  };
+  write("emnist-letters-", 1, 26);
+  write_file(folder / "emnist-letters-mapping.txt", "1 65 97\r\n26 90 122\r\n");
+  const auto alone = make_mnist_provider(folder.path());
+  CHECK(alone->matrices()[1].classes == 27);
+  REQUIRE(alone->matrices()[1].class_names.size() == 27);
+  CHECK(alone->matrices()[1].class_names[0] == "0");
+  CHECK(alone->matrices()[1].class_names[1] == "Aa");
+  CHECK(alone->matrices()[1].class_names[26] == "Zz");
+  CHECK(alone->load(2).images == 70);
+  write("emnist-byclass-", 0, 61);
+  CHECK(message_of<InputError>([&] { make_mnist_provider(folder.path()); }) ==
+        "--data-path " + folder.path() +
+            ": holds several data sets, whose names begin with emnist-byclass-, emnist-letters-; name one, "
+            "as in "
+            "--data-path " +
+            (folder / "emnist-byclass"));
+  const auto by_class = make_mnist_provider(folder / "emnist-byclass");
+  CHECK(by_class->matrices()[1].classes == 62);
+  CHECK(by_class->matrices()[1].class_names.empty());
+  CHECK(make_mnist_provider(folder / "emnist-letters")->matrices()[1].classes == 27);
+  CHECK(message_of<InputError>([&] { make_mnist_provider(folder / "emnist-digits"); }) ==
+        "--data-path " + (folder / "emnist-digits") + ": no such folder");
+  write_file(folder / "emnist-letters-mapping.txt", "27 65\n");
+  CHECK(message_of<InputError>([&] { make_mnist_provider(folder / "emnist-letters"); }) ==
+        folder / "emnist-letters-mapping.txt" +
+            ": '27 65' is not a class, 0 to 26, and the codes of its characters");
+}
+
 TEST_CASE("mnist names missing folders and files", "[providers]") {
   CHECK(message_of<InputError>([] { make_provider("mnist", "", 0); }) ==
         "data provider 'mnist' needs --data-path: the folder of the four IDX files");
@@ -173,11 +211,14 @@ TEST_CASE("mnist names missing folders and files", "[providers]") {
 TEST_CASE("mnist refuses wrong headers", "[providers]") {
   const DataSet set;
   SECTION("magic") {
-    write_file(set.train_images, "P5 28 28 255 and so on");
+    write_file(set.train_images, "nothing that is known");
     CHECK(set.open_error() ==
           set.train_images +
-              ": the magic number is 0x50352032, but an IDX file of unsigned bytes with 3 "
+              ": the magic number is 0x6e6f7468, but an IDX file of unsigned bytes with 3 "
               "dimensions has 0x00000803");
+    write_file(set.train_images, "P5 28 28 255 and so on");
+    CHECK(set.open_error() ==
+          set.train_images + ": is a PBM, PGM or PPM picture, not an IDX file; convert it to JPEG or PNG");
   }
   SECTION("images where labels should be") {
     write_file(set.train_labels, read_file(set.train_images));
@@ -242,10 +283,10 @@ TEST_CASE("mnist refuses wrong contents", "[providers]") {
   }
   SECTION("a label that is no class") {
     std::string bytes = whole_labels;
-    bytes[8 + 15'000] = 10;
+    bytes[8 + 15'000] = 62;
     write_file(set.train_labels, bytes);
-    CHECK(set.load_error() ==
-          set.train_labels + ": record 15000 (counted from 0) is label 10; labels are 0 to 9");
+    CHECK(set.open_error() ==
+          set.train_labels + ": record 15000 (counted from 0) is label 62; labels are 0 to 61");
   }
   SECTION("a header that promises far more than there is") {
     write_file(set.train_images, idx({0xffffffff, 4096, 4096}, "abc"));
@@ -255,18 +296,19 @@ TEST_CASE("mnist refuses wrong contents", "[providers]") {
           set.train_labels +
               ": truncated in record 2 (counted from 0): the header promises 4294967295 records, "
               "4294967295 bytes after the header, but there are 2");
-    write_file(set.test_labels, idx({test_count}, labels(test_count)));
+    write_file(set.train_images, idx({train_count, 4096, 4096}, "abc"));
+    write_file(set.train_labels, whole_labels);
     const auto provider = set.open();
-    CHECK(message_of<InputError>([&] { provider->load(429'499); }) ==
+    CHECK(message_of<InputError>([&] { provider->load(4); }) ==
           set.test_images + ": truncated in record 0 (counted from 0): the header promises 10001 records, " +
               std::to_string(10001LL * 4096 * 4096) + " bytes after the header, but there are 3");
   }
   SECTION("a file that changes") {
     const auto provider = set.open();
-    write_file(set.train_labels, idx({3}, labels(3)));
+    write_file(set.train_images, idx({3, 2, 3}, images(3)));
     CHECK(message_of<InputError>([&] { provider->load(1); }) ==
-          set.train_labels + ": the file was changed while it was in use");
-    write_file(set.train_labels, whole_labels);
+          set.train_images + ": the file was changed while it was in use");
+    write_file(set.train_images, whole_images);
     CHECK(provider->load(1).images == 10'000);  // a failed read is not remembered
   }
 }

@@ -94,14 +94,20 @@ TEST_CASE("Wrong .npy files are refused with their name and what is wrong", "[pr
     CHECK_THAT(npy_error_of(bytes), Catch::StartsWith("a.npy: ") && Catch::Contains(message));
   };
   check("", "is not a .npy file");
-  check("PK\x03\x04 a zip file, .npz", "is not a .npy file");
+  check("PK\x03\x04", "is a zip archive, not a .npy file; unpack it with unzip");
+  check("PK\x03\x04" + std::string(26, ' ') + "images.npy",
+        "is a zip archive of NumPy arrays (.npz), not a .npy file; save each array with numpy.save");
   check(npy(dict("'|u1'", "False", "(1,)"), "a", 9), "is of version 9");
   check(std::string("\x93NUMPY\x01\0\xFF\xFF", 10), "says that its header has 65535 bytes; the file has 10");
   check(std::string("\x93NUMPY\x02\0\xFF\xFF\xFF\xFF", 12), "says that its header has 4294967295 bytes");
   check(std::string("\x93NUMPY\x02\0\xFF\xFF", 10), "ends within its header");
   check(npy(dict("'<c8'", "False", "(1,)"), "a"), "says that its numbers are '<c8'");
-  check(npy(dict("'>f4'", "False", "(1,)"), "abcd"), "astype('<f4')");
-  check(npy(dict("'|O'", "False", "(1,)"), "abcd"), "says that its numbers are '|O'");
+  check(npy(dict("'<f2'", "False", "(1,)"), "ab"), "astype('<f4')");
+  check(npy(dict("'>f4'", "False", "(1,)"), "abcd"), "a.astype(a.dtype.newbyteorder('<'))");
+  check(npy(dict("'|O'", "False", "(1,)"), "abcd"),
+        "says that its numbers are '|O'; these are Python objects");
+  for (const char* const text : {"'<U5'", "'|S3'"})
+    check(npy(dict(text, "False", "(1,)"), "abcd"), "numpy.unique(a, return_inverse=True)");
   check(npy(dict("[('a', '<f4')]", "False", "(1,)"), "abcd"), "structured array");
   check(npy(dict("'|u1'", "True", "(2, 2)"), "abcd"), "is in Fortran order; save it again");
   check(npy(dict("'|u1'", "0", "(2, 2)"), "abcd"), "neither True nor False");
@@ -233,7 +239,7 @@ TEST_CASE("Provider npy gives the names of classes to targets where there are no
   const std::vector<MatrixInfo>& infos = provider->matrices();
   REQUIRE(infos.size() == 3);
   CHECK(infos[1].class_names.empty());
-  CHECK(infos[2].class_names == std::vector<std::string>{"cat", "dog", "h\\xe9t"});
+  CHECK(infos[2].class_names == std::vector<std::string>{"cat", "dog", "h\xC3\xA9t"});
   CHECK(infos[2].classes == 0);
 }
 

@@ -199,7 +199,8 @@ TEST_CASE("damaged pickles are refused", "[pickle]") {
   CHECK(error_of("") == "file: the file is empty");
   CHECK(error_of("\x89PNG") ==
         "file: byte 1: it refers to an object outside of the file; only data and NumPy arrays are read");
-  CHECK(error_of("\x1f\x8b") ==
+  CHECK(error_of("\x1f\x8b") == "file: byte 0: is compressed by gzip, not a pickle; unpack it with gunzip");
+  CHECK(error_of("\x1f\x1f") ==
         "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 4 that stands for data");
   CHECK(error_of("\x80\5N.") ==
         "file: byte 0: this is a pickle of protocol 5; 0 to 4 are read: save it by "

@@ -103,6 +103,14 @@ TEST_CASE("tars: errors say where and what", "[tar]") {
   CHECK(tar_error_of("") == "t.tar: byte 0: is empty");
   CHECK(tar_error_of("no tar") == "t.tar: byte 0: the tar ends within a header");
   CHECK(tar_error_of(std::string(512, 'x')) == "t.tar: byte 0: is no tar header: its checksum is wrong");
+  const std::string gzip_text = "t.tar: is compressed by gzip, not a tar; unpack it with gunzip";
+  CHECK(tar_error_of("\x1f\x8b\x08"s) == gzip_text);
+  CHECK(tar_error_of("\x1f\x8b\x08"s + std::string(2000, 'x')) == gzip_text);
+  CHECK(tar_error_of("PK\3\4"s + std::string(600, ' ')) ==
+        "t.tar: is a zip archive, not a tar; unpack it with unzip");
+  std::string damaged = member("a", "data");
+  damaged[0] = 'b';
+  CHECK(tar_error_of(damaged) == "t.tar: byte 0: is no tar header: its checksum is wrong");
   const std::string a = member("a", "data");
   CHECK(tar_error_of(a) == "t.tar: byte 1024: the tar ends without the zeros that end one: it was cut off");
   CHECK(tar_error_of(a + "more") == "t.tar: byte 1024: the tar ends within a header");

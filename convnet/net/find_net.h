@@ -1,0 +1,26 @@
+// Finds the files of a net by the names that options give: files of the user's, and nets that come with the
+// program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convnet/config/params.h"
+
+namespace convnet {
+
+/// Returns the path of a file of a net: the definition or the parameters.
+///
+/// A name stands for the file of that name in `folder` (--layer-path; "" is the current one), or with ".cfg"
+/// behind it; of parameters also with "-params.cfg". If there is none, and the name has no folder, it stands
+/// for such a file in installed_nets(). Returns the name in `folder` if there is no file at all.
+std::string find_net_file(const std::string& folder, const std::string& name, CfgFile which);
+
+/// Returns the folder of the nets that come with the program: share/convnet/configs beside the folder of the
+/// program's file, or configs of the source tree that the program was built in. "" if there is neither.
+std::string installed_nets();
+
+/// Returns the names of the definitions or the parameters in installed_nets(), in order.
+std::vector<std::string> installed_net_files(CfgFile which);
+
+}  // namespace convnet
