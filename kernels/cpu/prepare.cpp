@@ -49,9 +49,9 @@ bool has_f32_layout(const TensorDesc& tensor) {
 /// own, which keep subnormal numbers. Returns null for other reorders, and for those of weights to the orders
 /// that only bf16 has.
 Prepared prepare_reorder_in_f32(const Reorder& op) {
-  const bool converts =
-      op.from.type != op.to.type && (op.from.type == DataType::bf16 || op.to.type == DataType::bf16);
-  if (!converts || !has_f32_layout(op.from) || !has_f32_layout(op.to)) return nullptr;
+  const bool any_bf16 = op.from.type == DataType::bf16 || op.to.type == DataType::bf16;
+  if (!any_bf16 || same_layout(op.from, op.to) || !has_f32_layout(op.from) || !has_f32_layout(op.to))
+    return nullptr;
   const Reorder inner{with_type(op.from, DataType::f32), with_type(op.to, DataType::f32)};
   return std::make_shared<RelaidOp>(op, prepare(inner, {}), std::vector{op.from, op.to});
 }

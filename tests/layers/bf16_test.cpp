@@ -4,7 +4,6 @@
 #include <random>
 #include <set>
 
-#include "convnet/base/error.h"
 #include "convnet/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/layers/random_nets.h"
