@@ -147,18 +147,20 @@ struct AbsTanhFunctor {
   }
 };
 
-/// x for x >= 0, and a*x for x < 0, with a > 0, so that the output has the sign of x.
+// At kinks, functions that PyTorch has, too, have its slopes: many inputs are exactly 0 where an image is black.
+
+/// x for x >= 0, and a*x for x < 0, with a > 0, so that the output has the sign of x. The slope at 0 is a.
 struct LeakyReluFunctor {
   float a;
   CONVNET_HD float forward(float x) const { return x < 0 ? a * x : x; }
-  CONVNET_HD float backward(float y, float dy) const { return y < 0 ? a * dy : dy; }
+  CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : a * dy; }
 };
-/// x for x >= 0, and a*(e^x - 1) for x < 0, with a > 0. Clevert, Unterthiner and Hochreiter,
-/// arXiv:1511.07289.
+/// x for x >= 0, and a*(e^x - 1) for x < 0, with a > 0. The slope at 0 is a. Clevert, Unterthiner and
+/// Hochreiter, arXiv:1511.07289.
 struct EluFunctor {
   float a;
   CONVNET_HD float forward(float x) const { return x < 0 ? a * std::expm1(x) : x; }
-  CONVNET_HD float backward(float y, float dy) const { return y < 0 ? (y + a) * dy : dy; }
+  CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : (y + a) * dy; }
 };
 /// x * logistic(x), 0 at minus infinity. Elfwing, Uchibe and Doya, arXiv:1702.03118.
 struct SiluFunctor {
@@ -199,11 +201,11 @@ struct HardSigmoidFunctor {
   CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? 1 : x / 6 + 0.5F); }
   CONVNET_HD float backward(float y, float dy) const { return y > 0 && y < 1 ? dy / 6 : 0; }
 };
-/// x times that number; 0 at minus infinity.
+/// x times that number; 0 at minus infinity. The slope at -3 is 0, and at 3 it is 1.
 struct HardSwishFunctor {
   CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? x : x * (x / 6 + 0.5F)); }
   CONVNET_HD float backward(float x, float dy) const {
-    return x < -3 ? 0 : (x > 3 ? dy : dy * (x / 3 + 0.5F));
+    return x <= -3 ? 0 : (x >= 3 ? dy : dy * (x / 3 + 0.5F));
   }
 };
 

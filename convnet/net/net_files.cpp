@@ -123,6 +123,21 @@ std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
                      listed, graph.gpu_count());
 }
 
+std::string lone_values(const Graph& graph, std::int64_t minibatch) {
+  const std::int64_t microbatch = (minibatch + graph.microbatches - 1) / graph.microbatches;
+  for (const Node& node : graph.nodes) {
+    const SeesImages sees = node.layer->facts.sees;
+    if (sees == SeesImages::own || node.layer->output.h * node.layer->output.w > 1) continue;
+    if (microbatch * (sees == SeesImages::of_pass ? std::ssize(node.gpus) : 1) > 1) continue;
+    return fmt::format(
+        "warning: layer '{}' of type '{}' normalises over one image, so its output is the same for all "
+        "images, and "
+        "its running statistics never change; use a larger --mini",
+        node.name, node.type);
+  }
+  return "";
+}
+
 Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
                     Diagnostics& diagnostics) {
   Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), options, diagnostics);

@@ -41,6 +41,8 @@ PlanOptions plan_options(const StepOptions& options, const DeviceOptions& device
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
 /// Returns a warning if --gpu lists more devices than the layers use, else "".
 std::string unused_devices(const Graph& graph, const DeviceOptions& options);
+/// Returns a warning if a layer normalises vectors over minibatches of one image, else "".
+std::string lone_values(const Graph& graph, std::int64_t minibatch);
 /// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
 /// `diagnostics`.
 Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,

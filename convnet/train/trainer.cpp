@@ -154,7 +154,8 @@ void Trainer::print_start(const std::string& notes) {
   left_out_ = left_out_text(provider_->left_out());
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads), left_out_,
-        smaller_batches(options_.step.mini, minibatch)}) {
+        smaller_batches(options_.step.mini, minibatch),
+        options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);

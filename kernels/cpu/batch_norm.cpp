@@ -401,11 +401,11 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
 
 Prepared prepare(const BatchNormTrack& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    if (op.values == 0) return;
+    if (op.values < 2) return;
     const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
     float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
     const auto m = static_cast<double>(op.values);
-    const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
+    const auto unbiased = static_cast<float>(m / (m - 1));
     for (std::int64_t c = 0; c < op.channels; ++c) {
       running_mean[c] = (1 - op.factor) * running_mean[c] + op.factor * mean[c];
       running_variance[c] = (1 - op.factor) * running_variance[c] + op.factor * (variance[c] * unbiased);

@@ -416,11 +416,11 @@ Prepared prepare(const BatchNormForward& op, const OpForm& form, const Context&)
 template <>
 Prepared prepare(const BatchNormTrack& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    if (op.values == 0) return;
+    if (op.values < 2) return;
     const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
     float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
     const auto m = static_cast<double>(op.values);
-    const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
+    const auto unbiased = static_cast<float>(m / (m - 1));
     const float factor = op.factor;
     for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
       running_mean[c] = (1 - factor) * running_mean[c] + factor * mean[c];

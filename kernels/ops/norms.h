@@ -110,8 +110,8 @@ struct BatchNormForward {
   }
 };
 /// running = (1-factor) * running + factor * batch, for mean and variance. The variance of the batch is first
-/// made unbiased: times m/(m-1) if the batch has m > 1 values per channel. A batch without values changes
-/// nothing.
+/// made unbiased: times m/(m-1), where m is the number of values per channel. A batch of fewer than two
+/// values changes nothing, because it has no variance.
 struct BatchNormTrack {
   std::int64_t channels = 0;
   std::int64_t values = 0;  ///< m: images * H * W

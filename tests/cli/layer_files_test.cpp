@@ -495,6 +495,29 @@ TEST_CASE("nets of other programs are recognised") {
              Catch::Contains(shop.parameters_path() + ": is a solver of Caffe; a parameter file"));
 }
 
+TEST_CASE("batch norm of one vector a minibatch gets a warning") {
+  const Workshop shop;
+  shop.write_data();
+  shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1",
+                      "[fc1]\ntype=fc\ninputs=pool1\noutputs=4\n[bn]\ntype=bnorm\ninputs=fc1\n"
+                      "[fc10]\ntype=fc\ninputs=bn"),
+             "[DEFAULT]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n");
+  const auto warning = [&](const std::string& mini) {
+    return run_well(shop.net() + Args{"--data-provider", "mnist", "--data-path", shop.data_path(),
+                                      "--train-range", "1", "--test-range", "2", "--epochs", "1", "--mini",
+                                      mini, "--save-file", shop / ("run" + mini)})
+        .err;
+  };
+  CHECK_THAT(warning("1"), Catch::Contains("warning: layer 'bn' of type 'bnorm' normalises over one image"));
+  CHECK(warning("2").find("normalises") == std::string::npos);
+  // With one image the statistics stay as they began, and with some they move.
+  const auto variance = [&](const std::string& mini) {
+    return read_safetensors(shop / ("run" + mini + "/1.1.safetensors")).tensors.at("bn.runningVar").values;
+  };
+  CHECK(variance("1") == std::vector<float>(4, 1.0F));
+  CHECK(variance("2") != variance("1"));
+}
+
 TEST_CASE("concat of maps of unequal sides is a vector, which is said") {
   const Workshop shop;
   const std::string cat = "[cat]\ntype=concat\ninputs=conv1,pool1\n";

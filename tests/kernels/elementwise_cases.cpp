@@ -19,8 +19,11 @@ void add_neurons(std::vector<OpCase>& cases, const Dims& dims) {
     for (double& v : x) v = f.kind == NeuronKind::sqrt || f.kind == NeuronKind::log ? std::abs(v) : v;
     add(f, x);
   }
-  for (const NeuronCase& n : neurons())
-    add(n.f, values_between(dims, 1, static_cast<double>(n.low), static_cast<double>(n.high)));
+  for (const NeuronCase& n : neurons()) {
+    Values x = values_between(dims, 1, static_cast<double>(n.low), static_cast<double>(n.high));
+    for (std::size_t i = 0; i < n.kinks.size() && i < x.size(); ++i) x[i] = n.kinks[i];
+    add(n.f, x);
+  }
 }
 
 /// Multiples of 0.25 with many equal ones among the inputs, and some NaN.

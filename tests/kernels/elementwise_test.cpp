@@ -104,12 +104,13 @@ TEST_CASE("neurons at special points", "[elementwise]") {
   CHECK(slopes_of({NeuronKind::softrelu, 1, 1}, {0, 1000}) == Floats{0, 1});
   CHECK(forward_of({NeuronKind::abstanh, 2, -1}, {-inf, 0, inf}) == Floats{2, 0, 2});
   CHECK(forward_of({NeuronKind::logistic, 1, 1}, {-inf, -1000, 0, 1000, inf}) == Floats{0, 0, 0.5F, 1, 1});
-  CHECK(slopes_of({NeuronKind::leaky, 0.25F, 1}, {-2, 0, 3}) == Floats{0.25F, 1, 1});
+  // At their kinks, functions that PyTorch has, too, have its slopes.
+  CHECK(slopes_of({NeuronKind::leaky, 0.25F, 1}, {-2, -0.0F, 0, 3}) == Floats{0.25F, 0.25F, 0.25F, 1});
   CHECK(forward_of({NeuronKind::elu, 2, 1}, {-inf, -200, 0, inf}) == Floats{-2, -2, 0, inf});
-  CHECK(slopes_of({NeuronKind::elu, 2, 1}, {-2, 0, 1}) == Floats{0, 1, 1});
+  CHECK(slopes_of({NeuronKind::elu, 2, 1}, {-2, -0.0F, 0, 1}) == Floats{0, 2, 2, 1});
   CHECK(forward_of({NeuronKind::hsigmoid, 1, 1}, {-inf, -3, 0, 3, inf}) == Floats{0, 0, 0.5F, 1, 1});
-  CHECK(slopes_of({NeuronKind::hsigmoid, 1, 1}, {-4, 4}) == Floats{0, 0});
-  CHECK(slopes_of({NeuronKind::hswish, 1, 1}, {-4, 0, 4}) == Floats{0, 0.5F, 1});
+  CHECK(slopes_of({NeuronKind::hsigmoid, 1, 1}, {0, 1}) == Floats{0, 0});
+  CHECK(slopes_of({NeuronKind::hswish, 1, 1}, {-4, -3, 0, 3, 4}) == Floats{0, 0, 0.5F, 1, 1});
   for (const NeuronKind kind : {NeuronKind::silu, NeuronKind::gelu, NeuronKind::mish, NeuronKind::hswish}) {
     CHECK(forward_of({kind, 1, 1}, {-inf, -1000, 0, 1000, inf}) == Floats{0, 0, 0, 1000, inf});
     CHECK(slopes_of({kind, 1, 1}, {-inf, -1000, 1000, inf}) == Floats{0, 0, 1, 1});

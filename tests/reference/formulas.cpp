@@ -32,8 +32,8 @@ Point neuron_at(const Neuron& f, double x) {
     case NeuronKind::drelu: return {x - a * std::tanh(x / a), 1 - tanh_slope(x / a)};
     case NeuronKind::abstanh:
       return {a * std::abs(std::tanh(b * x)), a * b * tanh_slope(b * x) * (b > 0 ? sign : -sign)};
-    case NeuronKind::leaky: return {x < 0 ? a * x : x, x < 0 ? a : 1};
-    case NeuronKind::elu: return {x < 0 ? a * (std::exp(x) - 1) : x, x < 0 ? a * std::exp(x) : 1};
+    case NeuronKind::leaky: return {x < 0 ? a * x : x, x > 0 ? 1 : a};
+    case NeuronKind::elu: return {x < 0 ? a * (std::exp(x) - 1) : x, x > 0 ? 1 : a * std::exp(x)};
     case NeuronKind::silu: {
       const double s = 1 / (1 + std::exp(-x));
       return {x * s, s + x * s * (1 - s)};

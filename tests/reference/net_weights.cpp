@@ -190,9 +190,10 @@ void NetReference::update() {
   for (const RefLayer& layer : layers_) {
     if (layer.type != "bnorm") continue;
     const auto m = static_cast<double>(images_ * layer.shape.h * layer.shape.w);
+    if (m < 2) continue;
     Values& mean = matrices.at(layer.name + ".runningMean").values;
     Values& variance = matrices.at(layer.name + ".runningVar").values;
-    const double f = layer.average_factor, unbiased = m > 1 ? m / (m - 1) : 1;
+    const double f = layer.average_factor, unbiased = m / (m - 1);
     for (std::size_t c = 0; c < mean.size(); ++c) {
       mean[c] = (1 - f) * mean[c] + f * layer.moments.mean[c];
       variance[c] = (1 - f) * variance[c] + f * layer.moments.variance[c] * unbiased;
