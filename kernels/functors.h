@@ -147,7 +147,8 @@ struct AbsTanhFunctor {
   }
 };
 
-// At kinks, functions that PyTorch has, too, have its slopes: many inputs are exactly 0 where an image is black.
+// At kinks, functions that PyTorch has, too, have its slopes: many inputs are exactly 0 where an image is
+// black.
 
 /// x for x >= 0, and a*x for x < 0, with a > 0, so that the output has the sign of x. The slope at 0 is a.
 struct LeakyReluFunctor {

@@ -38,7 +38,7 @@ using AnyOp = std::variant<
     EltwiseMax, EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward,
     SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward,
     BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward,
-    Constrain, AnyBroken, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
+    Constrain, AnyNonFinite, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
     UpdateScales, Average, EltwiseProduct, MapProductSums>;
 
 /// An operation. It is a class, not an alias of the variant, so that the code that copies one, which has a

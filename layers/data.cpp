@@ -29,7 +29,8 @@ class DataLayer : public Layer {
     if (mean.exists()) args.push_back(mean);
     args.push_back(l.output());
     const std::int64_t n = l.microbatch().images;
-    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(), l.whole_image(index)},
+    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(),
+                     l.uncropped_image(index)},
           args);
   }
   void backward(Lowering&) const override {}

@@ -1,7 +1,7 @@
 // The interface to which a layer writes its operations, for one replica and one microbatch. It gives the
-// layer the facts of the microbatch, its tensors, the tensors of its replicas and of the step, and takes
-// operations. The plan builder implements it; it chooses buffers and layouts, adds reorders, and sums
-// gradients that arrive from several users.
+// layer the facts of the microbatch, its own tensors, those of other replicas and those of the step. The plan
+// builder implements it with tasks: it chooses buffers and layouts, adds reorders, and sums gradients that
+// arrive from several users. The ONNX export (onnx/) implements it with operators.
 #pragma once
 
 #include <cstddef>
@@ -104,7 +104,7 @@ class StepTensors {
 
   /// Returns the microbatch's rows of a provider's matrix, in the host's memory; for data layers only.
   virtual Value source(std::size_t matrix) = 0;
-  virtual Dims whole_image(std::size_t matrix) const = 0;  ///< MatrixInfo::whole
+  virtual Dims uncropped_image(std::size_t matrix) const = 0;  ///< MatrixInfo::uncropped
   /// Returns the mean image, (1,C,H,W) or (1,C), which does not exist if nothing is subtracted.
   virtual Value mean_image() = 0;
   virtual Value step() = 0;                    ///< the step block (StepHeader)

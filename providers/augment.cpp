@@ -167,7 +167,7 @@ Augmentation::Augmentation(const ImageOptions& options, const std::vector<Matrix
       trivial_key_(philox_key(seed, "trivial-augment")),
       jitter_key_(philox_key(seed, "color-jitter")) {
   MatrixInfo& images = matrices_[0];
-  images.whole.clear();
+  images.uncropped.clear();
   if (images.dims.size() == 3) {
     channels_ = static_cast<int>(images.dims[0]);
     height_ = static_cast<int>(images.dims[1]);

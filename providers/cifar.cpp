@@ -262,15 +262,15 @@ DataSet find_data_set(const std::string& folder) {
   const std::vector<LabelInfo> hundred = {{"labels", "fine_labels", 100},
                                           {"coarse_labels", "coarse_labels", 20}};
   std::vector<DataSet> found;
-  const auto look = [&](Format format, std::map<int, BatchSource> batches,
-                        const std::vector<LabelInfo>& labels) {
+  const auto add_if_found = [&](Format format, std::map<int, BatchSource> batches,
+                                const std::vector<LabelInfo>& labels) {
     if (!batches.empty())
       found.push_back({folder, format, std::move(batches), {3, 32, 32}, DataType::u8, labels, {}});
   };
-  look(Format::pickle, numbered_files(folder, ""), ten);
-  look(Format::binary, numbered_files(folder, ".bin"), ten);
-  look(Format::pickle, train_and_test(folder, ""), hundred);
-  look(Format::binary, train_and_test(folder, ".bin"), hundred);
+  add_if_found(Format::pickle, numbered_files(folder, ""), ten);
+  add_if_found(Format::binary, numbered_files(folder, ".bin"), ten);
+  add_if_found(Format::pickle, train_and_test(folder, ""), hundred);
+  add_if_found(Format::binary, train_and_test(folder, ".bin"), hundred);
   if (found.empty())
     throw InputError(
         fmt::format("{}: no batches are here: batches.meta with data_batch_1, …; "

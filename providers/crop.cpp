@@ -48,7 +48,7 @@ void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const I
 /// Cuts the crop out of an image that is stored with the crop behind it.
 template <class Item, class Out>
 void cut_stored(const std::byte* bytes, const MatrixInfo& info, Out* out) {
-  const ImageShape from{info.whole[0], info.whole[1], info.whole[2]};
+  const ImageShape from{info.uncropped[0], info.uncropped[1], info.uncropped[2]};
   const ImageShape to{info.dims[0], info.dims[1], info.dims[2]};
   Crop crop;
   std::memcpy(&crop, bytes + crop_offset(from.size() * static_cast<std::int64_t>(sizeof(Item))), sizeof crop);
@@ -59,7 +59,7 @@ template <class Item>
 std::vector<float> seen_pixels(const std::byte* bytes, const MatrixInfo& info) {
   const auto* const pixels = reinterpret_cast<const Item*>(bytes);
   const std::int64_t count = element_count(info.dims);
-  if (info.whole.empty()) return {pixels, pixels + count};
+  if (info.uncropped.empty()) return {pixels, pixels + count};
   std::vector<float> seen(static_cast<std::size_t>(count));
   cut_stored<Item>(bytes, info, seen.data());
   return seen;
@@ -92,7 +92,7 @@ class CroppedProvider final : public StoredProvider {
           fmt::format("--inner-size {}: the images are {} (channels x height x width), and a crop can be at "
                       "most {}",
                       options.inner_size, to_string(dims), std::min(dims[1], dims[2])));
-    if (places_crops()) matrices_[0].whole = matrices_[0].stored = dims;
+    if (places_crops()) matrices_[0].uncropped = matrices_[0].stored = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
     if (options.pixel_std) matrices_[0].stored_type = std::exchange(matrices_[0].type, DataType::f32);
   }
@@ -281,7 +281,7 @@ std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProv
 }
 
 std::vector<std::byte> cut_images(const DataBatch& batch, const MatrixInfo& info) {
-  if (info.whole.empty()) return batch.matrices[0];
+  if (info.uncropped.empty()) return batch.matrices[0];
   std::vector<std::byte> out(
       static_cast<std::size_t>(batch.images * element_count(info.dims) * size_of(info.type)));
   if (info.type == DataType::f32)

@@ -1,6 +1,6 @@
 // Chooses the part of a provider's images that a net sees: random crops and mirror images in training, the
 // centre in tests. Also divides pixels by their standard deviation. The chosen part is cut out later, where
-// the images are used (MatrixInfo::whole).
+// the images are used (MatrixInfo::uncropped).
 #pragma once
 
 #include <cstdint>

@@ -129,7 +129,7 @@ class DummyProvider final : public StoredProvider {
   DummyProvider(std::vector<MatrixInfo> matrices, bool has_mean, std::uint64_t seed)
       : matrices_(std::move(matrices)), has_mean_(has_mean) {
     for (std::size_t m = 0; m < matrices_.size(); ++m) {
-      matrices_[m].whole.clear();
+      matrices_[m].uncropped.clear();
       const std::string stream = m == 0                                    ? "data"
                                  : m == 1 && matrices_[m].name == "labels" ? "labels"
                                                                            : fmt::format("matrix{}", m);

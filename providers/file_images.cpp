@@ -52,7 +52,7 @@ class FileSource final : public ImageSource {
 /// converted.
 MatrixInfo stored_images(const LikeSet& like) {
   MatrixInfo images = like.matrices.at(0);
-  images.whole.clear();
+  images.uncropped.clear();
   if (!images.stored.empty()) images.dims = std::exchange(images.stored, {});
   images.type = images.stored_type.value_or(images.type);
   images.stored_type.reset();

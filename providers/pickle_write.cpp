@@ -87,6 +87,6 @@ std::string array(const Dims& dims, const std::vector<std::uint64_t>& items) {
   return array(dims, "u8", items_of(items));
 }
 
-std::string whole(const std::string& value) { return "\x80\x02" + value + "."; }
+std::string pickle_file(const std::string& value) { return "\x80\x02" + value + "."; }
 
 }  // namespace convnet::pickles

@@ -9,7 +9,7 @@
 
 #include "convnet/base/tensor.h"
 
-/// Each function returns the bytes for one value; whole() makes a file of them.
+/// Each function returns the bytes for one value; pickle_file() makes a file of them.
 namespace convnet::pickles {
 
 /// Writes a str of Python 2, which holds bytes.
@@ -28,6 +28,6 @@ std::string array(const Dims& dims, const std::vector<double>& items);
 std::string array(const Dims& dims, const std::vector<std::uint64_t>& items);
 
 /// Returns the file that holds this value.
-std::string whole(const std::string& value);
+std::string pickle_file(const std::string& value);
 
 }  // namespace convnet::pickles

@@ -29,7 +29,7 @@ struct MatrixInfo {
   std::vector<std::string> class_names = {};
   /// (C,H,W) of images that read() returns whole, each followed by a Crop (convnet/base/crop.h); the part of
   /// size `dims` is cut out where they are used. Empty: read() returns exactly what the net sees.
-  Dims whole = {};
+  Dims uncropped = {};
   /// (C,H,W) of the data set's images if `dims` are those of crops; empty: the images are not cropped. For
   /// photographs both sides are the length of the shorter one, to which they are scaled.
   Dims stored = {};

@@ -77,7 +77,8 @@ struct OutputOption {
   /// The bytes that every file of this kind begins with, so that no file of another kind is replaced, like
   /// one of a data set. Empty: any file is replaced.
   std::string begins = {};
-  /// Returns whether a file is of this kind, if the bytes that it begins with do not tell; null: they tell.
+  /// A test for kinds of files that cannot be told by their first bytes: it returns whether the file at
+  /// `path` may be replaced. Null: `begins` decides.
   bool (*is_of_kind)(const std::string& path) = nullptr;
 };
 

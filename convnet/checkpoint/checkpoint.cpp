@@ -39,11 +39,11 @@ constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1
                        kMostUpdates = std::int64_t{1} << 53;
 
 /// Reads a number of an epoch or a batch.
-int epoch_from(const JsonValue& j) { return static_cast<int>(j.whole(kMostEpochs)); }
+int epoch_from(const JsonValue& j) { return static_cast<int>(j.integer(kMostEpochs)); }
 
 CostSums costs_from(const JsonValue& j) {
   CostSums costs;
-  costs.images = j.at("images").whole(kMostImages);
+  costs.images = j.at("images").integer(kMostImages);
   for (const JsonValue& cost : j.at("sums").items()) {
     const std::vector<JsonValue> entry = cost.items(2);
     std::string name = entry[0].text();
@@ -84,7 +84,7 @@ json to_json(const TrainingState& s) {
 
 Position position_from(const JsonValue& j) {
   const Position p = {epoch_from(j.at("epoch")), epoch_from(j.at("batch")),
-                      j.at("minibatches").whole(kMostImages), j.at("images").whole(kMostImages)};
+                      j.at("minibatches").integer(kMostImages), j.at("images").integer(kMostImages)};
   if ((p.minibatches == 0) != (p.images == 0))
     j.fail("has minibatches without images, or the other way round");
   return p;
@@ -95,21 +95,21 @@ UpdateWindows windows_from(const JsonValue& j) {
   for (const JsonValue& window : j.items()) {
     const std::vector<JsonValue> entry = window.items(3);
     // Older checkpoints have no count of updates.
-    windows[entry[0].text()] = {entry[1].whole(kMostEpochs), entry[2].whole(kMostImages),
-                                entry.size() > 3 ? entry[3].whole(kMostUpdates) : 0};
+    windows[entry[0].text()] = {entry[1].integer(kMostEpochs), entry[2].integer(kMostImages),
+                                entry.size() > 3 ? entry[3].integer(kMostUpdates) : 0};
   }
   return windows;
 }
 
 BestTest best_from(const JsonValue& j) {
   const std::vector<JsonValue> entry = j.items(4);
-  return {entry[0].number(), epoch_from(entry[1]), epoch_from(entry[2]), entry[3].whole(kMostImages),
+  return {entry[0].number(), epoch_from(entry[1]), epoch_from(entry[2]), entry[3].integer(kMostImages),
           entry.size() > 4 ? entry[4].text() : ""};
 }
 
 Plateau plateau_from(const JsonValue& j) {
   Plateau plateau;
-  plateau.tests_since = j.at("tests_since").whole(kMostImages);
+  plateau.tests_since = j.at("tests_since").integer(kMostImages);
   for (const JsonValue& change : j.at("changes").items()) {
     const std::vector<JsonValue> entry = change.items(3);
     const double factor = entry[2].number();
@@ -125,15 +125,15 @@ HistoryEntry history_entry_from(const JsonValue& j) {
   h.batch = epoch_from(j.at("batch"));
   if (const auto tested = j.find("test_batch")) h.test_batch = epoch_from(*tested);
   h.costs = costs_from(j);
-  if (const auto count = j.find("count")) h.count = std::max<std::int64_t>(1, count->whole(kMostImages));
+  if (const auto count = j.find("count")) h.count = std::max<std::int64_t>(1, count->integer(kMostImages));
   return h;
 }
 
 TrainingState state_from(const JsonValue& j) {
   TrainingState s;
   s.position = position_from(j.at("position"));
-  s.iteration = static_cast<std::uint64_t>(j.at("iteration").whole(std::int64_t{1} << 62));
-  s.test_cursor = j.at("test_cursor").whole(kMostImages);
+  s.iteration = static_cast<std::uint64_t>(j.at("iteration").integer(std::int64_t{1} << 62));
+  s.test_cursor = j.at("test_cursor").integer(kMostImages);
   s.test_due = j.at("test_due").truth();
   s.partial = costs_from(j.at("partial"));
   s.partial_seconds = j.at("partial_seconds").number();
@@ -162,7 +162,7 @@ json to_json(const std::vector<MatrixInfo>& matrices) {
 Dims dims_from(const JsonValue& list) {
   Dims dims;
   for (const JsonValue& d : list.items()) {
-    dims.push_back(d.whole(kMostImages));
+    dims.push_back(d.integer(kMostImages));
     const std::int64_t elements = element_count(dims);
     if (elements < 1 || elements > kMostImages) list.fail("says that there are no or too many elements");
   }
@@ -198,7 +198,7 @@ std::vector<MatrixInfo> matrices_from(const JsonValue& list) {
     if (const auto stored = j.find("stored")) m.stored = dims_from(*stored);
     m.type = matrix_type_from(j.at("type"));
     if (const auto type = j.find("stored_type")) m.stored_type = matrix_type_from(*type);
-    m.classes = j.at("classes").whole(kMostImages);
+    m.classes = j.at("classes").integer(kMostImages);
     m.class_names = j.at("class_names").texts();
     check_matrix(m, matrices.empty(), j);
     matrices.push_back(std::move(m));
@@ -526,7 +526,7 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
     read("ranges", [&](const JsonValue& j) {
       c.train_range = range_from(j.at("train"));
       c.test_range = range_from(j.at("test"));
-      if (const auto images = j.find("train_images")) c.train_images = images->whole(kMostImages);
+      if (const auto images = j.find("train_images")) c.train_images = images->integer(kMostImages);
     });
   }
   return c;

@@ -72,7 +72,7 @@ double JsonValue::number() const {
   return value_->get<double>();
 }
 
-std::int64_t JsonValue::whole(std::int64_t max) const {
+std::int64_t JsonValue::integer(std::int64_t max) const {
   // get<int>() would truncate larger ones.
   if (!value_->is_number_unsigned() || value_->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
     fail(fmt::format("is not a whole number from 0 to {}", max));

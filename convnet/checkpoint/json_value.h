@@ -1,7 +1,7 @@
 // Reads JSON that somebody else may have written: whatever is wrong is named with its place in the text.
 //
 //   const JsonValue state = JsonValue::parse(text);
-//   const int epoch = state.at("position").at("epoch").whole(1000);  // "position.epoch is not a whole
+//   const int epoch = state.at("position").at("epoch").integer(1000);  // "position.epoch is not a whole
 //   number"
 #pragma once
 
@@ -34,7 +34,7 @@ class JsonValue {
   bool truth() const;
   double number() const;
   /// Returns a whole number from 0 to `max`.
-  std::int64_t whole(std::int64_t max) const;
+  std::int64_t integer(std::int64_t max) const;
   std::vector<double> numbers() const;
   std::vector<std::string> texts() const;
   /// Returns the members of an object whose values are texts.

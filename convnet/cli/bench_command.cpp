@@ -120,7 +120,7 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
     if (steps > 0) return done >= steps;
     return done >= 7 && seconds_since(start) > 10;
   };
-  const auto look = [&] {
+  const auto record_tasks = [&] {
     overheads.push_back(1 - busiest(plan, times) / (separately ? median(walls) : walls.back()));
     for (const TaskId t : times.ids()) tasks[t].push_back(times[t].end - times[t].begin);
     m.timeline.push_back(times);
@@ -131,11 +131,11 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
     const auto begin = Clock::now();
     step(separately ? nullptr : &times);
     walls.push_back(seconds_since(begin));
-    if (!separately) look();
+    if (!separately) record_tasks();
   }
   for (int extra = 0; separately && extra < 7; ++extra) {
     step(&times);
-    look();
+    record_tasks();
   }
   m.recorded = net.executor().is_recorded(plan);
   m.step = median(walls);

@@ -60,7 +60,8 @@ std::string man_page() {
   }
   text += ".SH EXIT STATUS\n" + groff(std::string(kExitCodes)) + "\n";
   return text +
-         ".SH FILES\n.TP\n.I /usr/share/convnet/configs\nNets to start from, which are found by their names.\n.TP\n"
+         ".SH FILES\n.TP\n.I /usr/share/convnet/configs\nNets to start from, which are found by their "
+         "names.\n.TP\n"
          ".I /usr/share/doc/convnet\nDocumentation of layers, data, training and devices.\n";
 }
 

@@ -44,10 +44,10 @@ namespace {
 /// are the same. Returns a line about it if they differ, else "".
 std::string agree_on_instruction_set(Processes& processes) {
   std::string mine;
-  processes.together([&] { mine = name_of(instruction_set()); });
+  processes.run_collectively([&] { mine = name_of(instruction_set()); });
   const std::vector<std::string> all = processes.exchange(mine);
   LeastInstructionSet least;
-  processes.together([&] { least = least_instruction_set(all); });
+  processes.run_collectively([&] { least = least_instruction_set(all); });
   limit_instruction_set(least.set);
   if (std::all_of(all.begin(), all.end(), [&](const auto& each) { return each == all[0]; })) return "";
   return fmt::format("Processors differ: all processes compute with {}, the instruction set of {}\n",
@@ -72,7 +72,7 @@ double stall_seconds_in(const std::vector<std::string>& args) {
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes,
            const std::string& note = "") {
   OptionTexts texts;
-  together(processes, [&] {
+  run_collectively(processes, [&] {
     texts = parse_command_line(train_command_options(), with_data_set(train_command_options(), args));
   });
   // With --json stdout has the results alone.

@@ -12,8 +12,8 @@ namespace convnet {
 /// limit, the sections after that are missing.
 std::vector<IniSection> expand_sections(const std::vector<RawSection>& raw, Diagnostics& diagnostics);
 
-/// Returns what a section without a line would inherit. A value with a wrong reference stays as it is written,
-/// and is not reported, because only layers without a section have it.
+/// Returns what a section without a line would inherit. A value with a wrong reference stays as it is
+/// written, and is not reported, because only layers without a section have it.
 IniSection expand_defaults(const std::vector<RawSection>& raw);
 
 }  // namespace convnet

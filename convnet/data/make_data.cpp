@@ -111,7 +111,7 @@ std::vector<std::string> texts_of(const PickleValue& list, const char* what) {
 struct State {
   explicit State(int size) : sums(size) {}
 
-  std::size_t parts = 0;  ///< number of finished parts, in the order of Plan::parts
+  std::size_t parts = 0;  ///< number of finished parts, in the order of FileDivision::parts
   PixelSums sums;         ///< sums over the training images of the finished parts
   std::vector<std::string> bad_images;
 };
@@ -122,7 +122,7 @@ std::string pickled(const State& state, const Identity& identity) {
     return pickles::array({static_cast<std::int64_t>(values.size())},
                           std::vector<std::uint64_t>(values.begin(), values.end()));
   };
-  return pickles::whole(
+  return pickles::pickle_file(
       pickles::dict({{"made_with", pickled(identity)},
                      {"parts", number(state.parts)},
                      {"images", number(state.sums.images)},
@@ -164,10 +164,10 @@ struct Part {
 };
 
 /// The images in the order in which they are written, cut into files.
-struct Plan {
-  Plan(const LabelledImages& images, const MakeDataOptions& options);
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+struct FileDivision {
+  FileDivision(const LabelledImages& images, const MakeDataOptions& options);
+  FileDivision(const FileDivision&) = delete;
+  FileDivision& operator=(const FileDivision&) = delete;
 
   std::vector<const LabelledImage*> order;
   std::vector<Part> parts;
@@ -179,7 +179,7 @@ struct Plan {
           bool training);
 };
 
-Plan::Plan(const LabelledImages& images, const MakeDataOptions& options) {
+FileDivision::FileDivision(const LabelledImages& images, const MakeDataOptions& options) {
   for (const LabelledImage& image : images.training) order.push_back(&image);
   const std::uint64_t key = philox_key(options.seed, "make-data");
   for (std::size_t i = order.size(); i > 1; --i) {
@@ -195,8 +195,8 @@ Plan::Plan(const LabelledImages& images, const MakeDataOptions& options) {
   validation_batches = cut(all.subspan(images.training.size()), batch_size, first_validation_batch, false);
 }
 
-int Plan::cut(std::span<const LabelledImage* const> images, std::size_t batch_size, int first_batch,
-              bool training) {
+int FileDivision::cut(std::span<const LabelledImage* const> images, std::size_t batch_size, int first_batch,
+                      bool training) {
   int batches = 0;
   for (std::size_t begin = 0; begin < images.size(); begin += batch_size, ++batches) {
     const auto batch = images.subspan(begin, std::min(batch_size, images.size() - begin));
@@ -231,7 +231,7 @@ class Maker {
       : images_(images),
         options_(options),
         report_(report),
-        plan_(images, options),
+        division_(images, options),
         identity_(identity_of(images, options)),
         workers_(options.threads) {}
 
@@ -249,7 +249,7 @@ class Maker {
   const LabelledImages& images_;
   const MakeDataOptions& options_;
   const std::function<void(const MakeDataProgress&)>& report_;
-  const Plan plan_;
+  const FileDivision division_;
   const Identity identity_;
   WorkerPool workers_;
   MakeDataProgress progress_;
@@ -283,10 +283,10 @@ State Maker::open_folder() {
 
 /// Checks that the first `parts` files exist.
 void Maker::check_files(std::size_t parts) const {
-  if (parts > plan_.parts.size())
+  if (parts > division_.parts.size())
     throw InputError(path(state_name) + ": is damaged: remove the folder and start again");
   for (std::size_t i = 0; i < parts; ++i)
-    if (const std::string file = path(plan_.parts[i].file()); !fs::exists(file))
+    if (const std::string file = path(division_.parts[i].file()); !fs::exists(file))
       throw InputError(file + ": was made and is gone: remove the folder and start again");
 }
 
@@ -332,9 +332,9 @@ void Maker::make_part(const Part& part, State& state) {
   }
   fs::create_directory(path(part.folder()));
   sync_parent_folder(path(part.folder()));
-  write_whole_file(
-      path(part.file()),
-      pickles::whole(pickles::dict({{"data", pickles::list(data)}, {"labels", pickles::list(labels)}})));
+  write_whole_file(path(part.file()),
+                   pickles::pickle_file(
+                       pickles::dict({{"data", pickles::list(data)}, {"labels", pickles::list(labels)}})));
 }
 
 void Maker::write_meta(const State& state) const {
@@ -343,7 +343,7 @@ void Maker::write_meta(const State& state) const {
   const std::vector<float> deviations(pca.begin(), pca.begin() + 3), axes(pca.begin() + 3, pca.end());
   write_whole_file(
       path(meta_name),
-      pickles::whole(pickles::dict(
+      pickles::pickle_file(pickles::dict(
           {{"batch_size", pickles::integer(options_.batch_size)},
            {"num_vis", pickles::integer(std::int64_t{3} * size * size)},
            {"img_size", pickles::integer(size)},
@@ -364,27 +364,27 @@ MakeDataResult Maker::result() const {
     throw InputError(
         fmt::format("{}: holds another data set: its {} is not from make-data", options_.folder, meta_name));
   check_identity(options_.folder, *made_with, identity_);
-  check_files(plan_.parts.size());
+  check_files(division_.parts.size());
   MakeDataResult result;
   result.bad_images = texts_of(meta.at("bad_images"), "a bad image");
   result.training_images = meta.at("training_images").integer("training_images");
   result.validation_images =
-      static_cast<std::int64_t>(plan_.order.size() - result.bad_images.size()) - result.training_images;
-  result.training_batches = plan_.training_batches;
-  result.first_validation_batch = plan_.first_validation_batch;
-  result.validation_batches = plan_.validation_batches;
+      static_cast<std::int64_t>(division_.order.size() - result.bad_images.size()) - result.training_images;
+  result.training_batches = division_.training_batches;
+  result.first_validation_batch = division_.first_validation_batch;
+  result.validation_batches = division_.validation_batches;
   return result;
 }
 
 MakeDataResult Maker::make() {
-  progress_.total = static_cast<std::int64_t>(plan_.order.size());
+  progress_.total = static_cast<std::int64_t>(division_.order.size());
   if (!fs::exists(path(meta_name))) {
     State state = open_folder();
     for (std::size_t i = 0; i < state.parts; ++i)
-      progress_.before += static_cast<std::int64_t>(plan_.parts[i].images.size());
+      progress_.before += static_cast<std::int64_t>(division_.parts[i].images.size());
     progress_.done = progress_.before;
-    while (state.parts < plan_.parts.size()) {
-      const Part& part = plan_.parts[state.parts];
+    while (state.parts < division_.parts.size()) {
+      const Part& part = division_.parts[state.parts];
       make_part(part, state);
       ++state.parts;
       write_whole_file(path(state_name), pickled(state, identity_));

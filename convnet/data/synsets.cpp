@@ -147,9 +147,9 @@ std::string answer_of(const std::string& path) {
           pickles::tuple({pickles::integer(id_of(field_of(synsets.get(), "ILSVRC2012_ID", i), i)),
                           pickles::str(text_of(field_of(synsets.get(), "WNID", i), "WNID", i)),
                           pickles::str(text_of(field_of(synsets.get(), "words", i), "words", i))}));
-    return pickles::whole(pickles::list(entries));
+    return pickles::pickle_file(pickles::list(entries));
   } catch (const Wrong& wrong) {
-    return pickles::whole(pickles::str(wrong.what_wrong));
+    return pickles::pickle_file(pickles::str(wrong.what_wrong));
   }
 }
 

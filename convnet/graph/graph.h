@@ -28,8 +28,8 @@ struct Node {
   /// The name in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the
   /// file has a layer of that name.
   std::string name;
-  std::string whole;    ///< for a part of a layer (parallel=model) the layer's name; else `name`
-  std::string section;  ///< section of the definition file that it comes from
+  std::string layer_name;  ///< for a part of a layer (parallel=model) the name of the layer; else `name`
+  std::string section;     ///< section of the definition file that it comes from
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;

@@ -19,7 +19,7 @@ class Expander {
   void run() {
     for (const Node& node : old_) {
       if (node.part_gpus.empty()) {
-        add_whole(node);
+        add_undivided(node);
       } else {
         add_parts(node);
       }
@@ -41,22 +41,22 @@ class Expander {
     return graph_.nodes.back().id;
   }
 
-  void add_whole(const Node& old) {
+  void add_undivided(const Node& old) {
     Node node = old;
-    for (NodeId& input : node.inputs) input = whole(input, old.gpus);
+    for (NodeId& input : node.inputs) input = gathered(input, old.gpus);
     const NodeId self = graph_.nodes.next_id();
     for (WeightOwner& owner : node.owners) owner.node = owner.node == old.id ? self : parts_[owner.node][0];
     parts_[old.id] = {add(std::move(node))};
   }
 
   /// Returns the node that has all outputs of `old` for users on `gpus`: itself, or a gather of its parts.
-  NodeId whole(NodeId old, const std::vector<DeviceId>& gpus) {
+  NodeId gathered(NodeId old, const std::vector<DeviceId>& gpus) {
     const std::vector<NodeId>& parts = parts_[old];
     if (!divided(old)) return parts[0];
     const auto known = gathers_.find({old, gpus});
     if (known != gathers_.end()) return known->second;
     Node gather = old_[old];
-    gather.name = gather.whole = gather.name + "_gather/" + number_list(numbers_of(gpus));
+    gather.name = gather.layer_name = gather.name + "_gather/" + number_list(numbers_of(gpus));
     gather.type = "pass";
     gather.role = LayerRole::other;
     gather.implicit = gather.gather = true;
@@ -90,7 +90,7 @@ class Expander {
       for (NodeId& input : node.inputs) {
         const std::vector<NodeId>& parts = parts_[input];
         const bool as_inputs = old.layer->facts.division == Division::as_inputs;
-        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : whole(input, {gpu});
+        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : gathered(input, {gpu});
       }
       const NodeId self = graph_.nodes.next_id();
       for (WeightOwner& owner : node.owners)

@@ -116,7 +116,7 @@ class SectionReader {
   }
 
   void add_section(const IniSection& section) {
-    broken_.insert(section.name);  // removed at the end, if no error returns before
+    wrong_sections_.insert(section.name);  // removed at the end, if no error returns before
     const LayerType* type = find_type(section);
     if (type == nullptr) return;
     LayerSource source;
@@ -128,7 +128,7 @@ class SectionReader {
     source.matrices = matrices_;
     source.diagnostics = &diagnostics_;
     Node node;
-    node.name = node.whole = node.section = section.name;
+    node.name = node.layer_name = node.section = section.name;
     node.type = type->name;
     node.role = type->role;
     node.where = section.where;
@@ -140,7 +140,7 @@ class SectionReader {
     if (!devices_.read_parallel(section, node)) return;
     if (!find_owners(section, node) || !check_below(section, node)) return;
     if (type->role == LayerRole::weights) warn_random_sparse(section);
-    broken_.erase(section.name);
+    wrong_sections_.erase(section.name);
     const NodeId id = add_node(std::move(node));
     add_implicit(section, source, *type, id);
   }
@@ -224,7 +224,7 @@ class SectionReader {
       const bool own = spec.source_layer == section.name;
       const auto found = own_name_.find(spec.source_layer);
       if (!own && found == own_name_.end()) {
-        if (broken_.contains(spec.source_layer)) return false;  // reported already
+        if (wrong_sections_.contains(spec.source_layer)) return false;  // reported already
         if (definition_.find(spec.source_layer) != nullptr)
           return wrong("is defined below it; the layer that owns the weights must be above");
         return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
@@ -291,7 +291,7 @@ class SectionReader {
           error(section->find("children")->where, node.name, "child '" + name + "' " + message);
         };
         if (found == own_name_.end()) {
-          if (!broken_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
+          if (!wrong_sections_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
           continue;
         }
         Node& child = graph_.nodes[found->second];
@@ -375,7 +375,7 @@ class SectionReader {
       error(value.where, section.name, "input '" + name + "' is a cost layer, which has no output to read");
       return false;
     }
-    if (broken_.contains(name) && name != section.name) return false;  // reported already
+    if (wrong_sections_.contains(name) && name != section.name) return false;  // reported already
     if (name == section.name) {
       error(value.where, section.name, "reads itself");
     } else if (definition_.find(name) != nullptr) {
@@ -454,7 +454,7 @@ class SectionReader {
     node.role = LayerRole::neuron;
     node.layer = std::move(maths);
     node.inputs = {below};
-    node.whole = node.name;
+    node.layer_name = node.name;
     node.section = layer;
     node.gpus = graph_.nodes[below].gpus;
     node.part_gpus = graph_.nodes[below].part_gpus;
@@ -470,11 +470,11 @@ class SectionReader {
   void check_users() {
     for (const Node& node : graph_.nodes) {
       if (!node.users.empty() || node.is_cost()) continue;
-      // A user that is itself broken was reported already, perhaps because it misspells the name.
+      // A user that is itself wrong was reported already, perhaps because it misspells the name.
       const bool named =
           std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
             const IniValue* inputs = s.find("inputs");
-            if (inputs == nullptr || !broken_.contains(s.name)) return false;
+            if (inputs == nullptr || !wrong_sections_.contains(s.name)) return false;
             const std::vector<std::string> names = split_list(inputs->text);
             return std::any_of(names.begin(), names.end(), [&](const auto& n) {
               return nearest(n, section_names(), typing_edits(n)) == node.name ||
@@ -486,7 +486,7 @@ class SectionReader {
     }
     const bool cost =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !graph_.nodes.empty() && broken_.empty())
+    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty())
       diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 
@@ -501,7 +501,7 @@ class SectionReader {
   std::map<std::string, NodeId>
       by_name_;  ///< by the name that inputs= gives: a layer's topmost implicit node
   std::map<std::string, NodeId> own_name_;  ///< every node under its own name
-  std::set<std::string> broken_;            ///< sections with errors
+  std::set<std::string> wrong_sections_;    ///< sections with errors
   /// Layers without a section in the parameter file, by the keys that they lack.
   std::map<std::vector<std::string>, std::vector<const IniSection*>> lacking_;
 };

@@ -25,9 +25,9 @@ void check_tensors(const Graph& graph, Diagnostics& diagnostics) {
       const WeightSpec& spec = node.layer->weights[i];
       // Parts of a matrix are one tensor.
       if (node.owners[i] != WeightOwner{node.id, i} || spec.first_output > 0) continue;
-      std::vector<std::string> names = {node.whole + "." + spec.name};
+      std::vector<std::string> names = {node.layer_name + "." + spec.name};
       for (const char* suffix : kTrainingSuffixes)
-        names.push_back(increment_name(node.whole, spec.name, suffix));
+        names.push_back(increment_name(node.layer_name, spec.name, suffix));
       for (const std::string& name : names) {
         const auto [other, is_new] = first.try_emplace(name, &node);
         if (is_new) continue;

@@ -80,7 +80,7 @@ Placement auto_placement(const NetFiles& files, const Provider& provider, const 
     search();
     return placement;
   }
-  processes->together([&] {
+  processes->run_collectively([&] {
     if (processes->rank() == 0) search();
   });
   const std::string text = processes->exchange(processes->rank() == 0 ? placement_text(placement) : "")[0];

@@ -121,12 +121,12 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
   for (const Node& node : after.nodes) {
     // Parts of a layer stand for the whole, wherever they are.
     const auto found_old = std::find_if(before.nodes.begin(), before.nodes.end(),
-                                        [&](const Node& n) { return n.whole == node.whole; });
+                                        [&](const Node& n) { return n.layer_name == node.layer_name; });
     const Node* old = found_old == before.nodes.end() ? nullptr : &*found_old;
     for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
       if (node.owners[i] != WeightOwner{node.id, i}) continue;
       const WeightOwner& owner = old->owners[i];
-      const std::string& old_layer = before.nodes[owner.node].whole;
+      const std::string& old_layer = before.nodes[owner.node].layer_name;
       const WeightSpec& old_spec = before.weight(owner);
       const WeightSpec& spec = node.layer->weights[i];
       const auto convert = [&](const std::string& from, const std::string& to) {
@@ -134,10 +134,10 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
         if (found != tensors.tensors.end())
           converted.tensors[to] = reshaped(found->second, old_spec.output_axis, spec);
       };
-      convert(old_layer + "." + old_spec.name, node.whole + "." + spec.name);
+      convert(old_layer + "." + old_spec.name, node.layer_name + "." + spec.name);
       for (const char* suffix : kTrainingSuffixes)
         convert(increment_name(old_layer, old_spec.name, suffix),
-                increment_name(node.whole, spec.name, suffix));
+                increment_name(node.layer_name, spec.name, suffix));
     }
   }
   tensors = std::move(converted);

@@ -42,11 +42,11 @@ void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest
 }  // namespace
 
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
-  constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 4096;
+  constexpr std::int64_t kBytes = 64 << 20, kFewestPieces = 2, kMostPieces = 4096;
   std::int64_t image = 0;
   for (const MatrixInfo& m : provider.matrices()) image += m.image_bytes();
   return static_cast<std::size_t>(
-      std::clamp(kBytes / std::max<std::int64_t>(1, images * image), kFew, kMany));
+      std::clamp(kBytes / std::max<std::int64_t>(1, images * image), kFewestPieces, kMostPieces));
 }
 
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(

@@ -99,7 +99,7 @@ void Net::count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWi
     rates.at(static_cast<std::size_t>(w.rate_index)).images = due ? static_cast<float>(window.images) : 0;
     if (due) window.minibatches = window.images = 0;
   }
-  const int microbatches = update_window(graph_, graph_.nodes[w.node], plan.phase);
+  const int microbatches = microbatches_per_update(graph_, graph_.nodes[w.node], plan.phase);
   for (int i = 0; counts && due && i < w.rates; ++i) {
     // If the first microbatch of an update has no images, the others have none either.
     if (graph_.images_of(plan.images, i * microbatches, plan.views) == 0) break;
@@ -196,7 +196,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
     }
     if (w.keeps_squares() && !all_finite(executor_.read_shards(w, &UpdateShard::squares)))
       return "'" + name_of(w, squares_suffix(spec(w).learning.rule())) +
-             "', the mean of squared gradients of layer '" + graph_.nodes[w.node].whole +
+             "', the mean of squared gradients of layer '" + graph_.nodes[w.node].layer_name +
              "', is not finite: a gradient was too large";
   }
   if (first_task.exists()) return "the first layer with such an output is '" + first + "'";

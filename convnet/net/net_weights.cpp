@@ -54,7 +54,7 @@ Graph stored_graph(const Checkpoint& checkpoint) {
 
 /// Returns a node of a layer; null if the net has no such layer.
 const Node* node_of_layer(const Graph& graph, const std::string& layer) {
-  const auto node = std::ranges::find(graph.nodes, layer, &Node::whole);
+  const auto node = std::ranges::find(graph.nodes, layer, &Node::layer_name);
   return node == graph.nodes.end() ? nullptr : &*node;
 }
 
@@ -80,7 +80,7 @@ struct Net::InitSource {
             fmt::format("layer '{}' of the checkpoint has {} weight matrices, and none for input {}", layer,
                         matrices, index + 1));
       const WeightOwner& owner = node->owners[index];
-      name = graph.nodes[owner.node].whole + "." + graph.weight(owner).name;
+      name = graph.nodes[owner.node].layer_name + "." + graph.weight(owner).name;
     }
     const auto found = tensors.tensors.find(name);
     if (found == tensors.tensors.end()) throw InputError("the checkpoint has no tensor '" + name + "'");
@@ -192,7 +192,7 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
   } else {
     const bool several = f.name.ends_with("cat");
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
-    if (!several) layers = {graph_.nodes[w.node].whole};
+    if (!several) layers = {graph_.nodes[w.node].layer_name};
     try {
       const InitSource& from = sources.try_emplace(f.args[0], f.args[0]).first->second;
       std::vector<const NamedTensor*> parts;
@@ -250,7 +250,7 @@ std::string input_matrix(const Graph& graph, const std::string& layer, std::size
   if (node == nullptr || index >= node->layer->input_weights()) return "";
   const WeightOwner& owner = node->owners[index];
   const std::string name = graph.weight(owner).name;
-  return graph.nodes[owner.node].whole == layer && name.starts_with("weights.") ? name : "";
+  return graph.nodes[owner.node].layer_name == layer && name.starts_with("weights.") ? name : "";
 }
 
 /// A matrix of a net, and the tensor of a file that it begins with.
@@ -275,7 +275,7 @@ std::vector<InitialMatrix> match_weights(const Graph& graph, const std::vector<W
     const WeightSpec& spec = graph.weight({w.node, w.index});
     const Dims& dims = spec.whole_dims();
     auto found = tensors.end();
-    const std::string& layer = graph.nodes[w.node].whole;
+    const std::string& layer = graph.nodes[w.node].layer_name;
     const bool of_input = spec.name.starts_with("weights.");
     const auto find_matrix = [&](const std::string& matrix) {
       for (const std::string& name :
@@ -391,12 +391,12 @@ PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint)
       if (node.owners[i] != WeightOwner{node.id, i}) continue;  // another layer's
       const WeightSpec& spec = graph.weight(node.owners[i]);
       const bool first_input = i == 0 || i >= node.layer->input_weights();
-      std::string name = pytorch_name(node.whole, spec.name, first_input);
-      if (name.empty()) name = result.unnamed.emplace_back(node.whole + "." + spec.name);
-      const NamedTensor tensor = {spec.dims, tested_matrix(checkpoint, node.whole, spec)};
+      std::string name = pytorch_name(node.layer_name, spec.name, first_input);
+      if (name.empty()) name = result.unnamed.emplace_back(node.layer_name + "." + spec.name);
+      const NamedTensor tensor = {spec.dims, tested_matrix(checkpoint, node.layer_name, spec)};
       if (!result.file.tensors.try_emplace(name, tensor).second)
         throw InputError(checkpoint.file + ": two matrices would have PyTorch's name '" + name +
-                         "', that of layer '" + node.whole + "' and another one's");
+                         "', that of layer '" + node.layer_name + "' and another one's");
     }
   }
   return result;
@@ -441,7 +441,7 @@ std::map<std::string, Magnitudes> magnitudes(const Executor& executor, const Pla
 }
 
 std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {
-  return increment_name(graph_.nodes[w.node].whole, spec(w).name, suffix);
+  return increment_name(graph_.nodes[w.node].layer_name, spec(w).name, suffix);
 }
 
 int Net::minibatches_per_update(const WeightBuffers& w) const {
@@ -536,8 +536,9 @@ std::string Net::overflow_in(const TensorFile& tensors) const {
       const auto tensor = tensors.tensors.find(name_of(w, suffix));
       if (tensor == tensors.tensors.end() || all_finite(tensor->second.values)) continue;
       const bool is_state = spec(w).state && *suffix == '\0';
-      return fmt::format("layer '{}': '{}', {}, is not finite (NaN or infinity)", graph_.nodes[w.node].whole,
-                         tensor->first, is_state ? "a running statistic of its inputs" : kind);
+      return fmt::format("layer '{}': '{}', {}, is not finite (NaN or infinity)",
+                         graph_.nodes[w.node].layer_name, tensor->first,
+                         is_state ? "a running statistic of its inputs" : kind);
     }
   }
   return "";

@@ -15,7 +15,7 @@ namespace {
 std::vector<NodeId> nodes_called(const Graph& graph, const std::string& name) {
   std::vector<NodeId> nodes;
   for (const Node& node : graph.nodes) {
-    if (node.whole == name && !node.gather) nodes.push_back(node.id);
+    if (node.layer_name == name && !node.gather) nodes.push_back(node.id);
   }
   return nodes;
 }
@@ -25,7 +25,7 @@ std::vector<NodeId> nodes_called(const Graph& graph, const std::string& name) {
 std::vector<NodeId> nodes_of_section(const Graph& graph, const std::string& layer) {
   std::string top;
   for (const Node& node : graph.nodes) {
-    if (node.section == layer && !node.gather) top = node.whole;
+    if (node.section == layer && !node.gather) top = node.layer_name;
   }
   return nodes_called(graph, top);
 }

@@ -62,7 +62,7 @@ class ModelTensors {
   /// A weight matrix, under the name that it has in checkpoints.
   Tensor weights(const WeightOwner& owner) {
     const WeightSpec& spec = graph_.weight(owner);
-    const std::string& layer = graph_.nodes[owner.node].whole;
+    const std::string& layer = graph_.nodes[owner.node].layer_name;
     const std::string name = layer + "." + spec.name;
     const auto [found, is_new] = weights_.try_emplace(name);
     if (is_new) {
@@ -148,7 +148,7 @@ class LayerWriter : public Lowering {
   }
   Value weights(std::size_t i) override { return value(model_.weights(node_.owners[i])); }
   Value source(std::size_t matrix) override { return value(model_.source(matrix)); }
-  Dims whole_image(std::size_t) const override { return {}; }
+  Dims uncropped_image(std::size_t) const override { return {}; }
   Value mean_image() override { return {}; }  // source() has subtracted it
   Value step() override { return value({}); }
   void run(const OpDesc& op, const std::vector<Value>& values) override {

@@ -103,7 +103,8 @@ PlacedFiles placed_files(const IniFile& definition, const IniFile& parameters, c
   std::map<std::string, int> periods;
   for (const Node& node : placed.nodes) {
     const bool owns = !node.implicit && !node.layer->weights.empty();
-    if (owns && parameters.find_or_default(node.section) != nullptr) periods[node.section] = node.update_period;
+    if (owns && parameters.find_or_default(node.section) != nullptr)
+      periods[node.section] = node.update_period;
   }
   for (const auto& [layer, period] : periods)
     files.parameters = without_key(files.parameters, layer, "updatePeriod");

@@ -21,9 +21,9 @@ namespace convnet {
 namespace {
 
 /// If the numbers of devices of all possible candidates add up to at most this, all candidates are simulated.
-constexpr std::size_t kFew = 2400;
+constexpr std::size_t kExhaustiveWork = 2400;
 /// An exhaustive search with more candidates than this keeps layers together that cannot be divided.
-constexpr std::size_t kMany = 20000;
+constexpr std::size_t kExhaustiveCandidates = 20000;
 /// More products of spreads are not counted.
 constexpr double kCountable = 5e5;
 /// Proposals that are simulated, for up to 64 devices; fewer for more, whose plans take longer.
@@ -92,7 +92,7 @@ class Search {
   PlacementAnswer run() {
     PlacementAnswer answer;
     answer.possible = count_possible();
-    if (question_.exhaustive && (answer.possible == 0 || answer.possible > kMany)) {
+    if (question_.exhaustive && (answer.possible == 0 || answer.possible > kExhaustiveCandidates)) {
       answer.joined = true;
       join_trunk();
       answer.possible = count_possible();
@@ -101,7 +101,7 @@ class Search {
     }
     answer.exhaustive =
         question_.exhaustive ||
-        (answer.possible > 0 && answer.possible * static_cast<std::size_t>(devices()) <= kFew);
+        (answer.possible > 0 && answer.possible * static_cast<std::size_t>(devices()) <= kExhaustiveWork);
     if (!answer.exhaustive) make_estimate();
     add_known();
     if (answer.exhaustive) {

@@ -110,7 +110,7 @@ Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   facts.fused = node.fused;
   facts.input_masks_gradient = !node.inputs.empty() && graph_.nodes[node.inputs[0]].layer->facts.fuses_relu ==
                                                            FusesRelu::forward_and_gradient;
-  facts.random_key = philox_key(options_.seed, node.whole);
+  facts.random_key = philox_key(options_.seed, node.layer_name);
   facts.first_element = node.first_element;
   facts.first_replica = microbatch % node.replicas() == 0;
   return facts;
@@ -202,7 +202,7 @@ std::vector<int> PlanBuilder::microbatches_of_this_run() const {
 /// replica of each host merges the results of the hosts.
 void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
                                  const Dims& dims, const Merge& merge) {
-  constexpr std::size_t kFew = 16;
+  constexpr std::size_t kMostMerging = 16;
   const std::vector<int> microbatches = microbatches_of_this_run();
   std::vector<DeviceId> devices;
   for (const int m : microbatches) devices.push_back(at_.node->device(m));
@@ -215,7 +215,7 @@ void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std
   };
   const auto own = std::find(microbatches.begin(), microbatches.end(), at_.microbatch) - microbatches.begin();
   const int first = on_host(hosts.host_of(static_cast<int>(own)))[0];
-  const bool few = hosts.hosts() == 1 && microbatches.size() <= kFew;
+  const bool few = hosts.hosts() == 1 && microbatches.size() <= kMostMerging;
   if (at_.microbatch != first && !few) {
     for (const std::string& name : into) keep(name, kept_by(first, name));
   } else if (hosts.hosts() == 1) {
@@ -281,8 +281,8 @@ Value PlanBuilder::source(std::size_t matrix) {
   BufferId& bound = plan_.inputs[matrix];
   // Images with their crops are bytes until they are loaded.
   const std::int64_t image = info.image_bytes();
-  const DataType type = info.whole.empty() ? info.type : DataType::u8;
-  Dims dims = info.whole.empty() ? info.dims : Dims{image};
+  const DataType type = info.uncropped.empty() ? info.type : DataType::u8;
+  Dims dims = info.uncropped.empty() ? info.dims : Dims{image};
   dims.insert(dims.begin(), plan_.images);
   if (!bound.exists())
     bound = emitter_.add_buffer(info.name, BufferKind::input, DeviceId(0), {dims, type, nullptr});
@@ -329,7 +329,7 @@ void PlanBuilder::run_across(const OpDesc& op, const std::vector<Value>& values)
 
 void PlanBuilder::forward_unchanged() {
   set_output(input(0));
-  if (!at_.node->fused) note("passes", input_node().name, "on without a copy");
+  if (!at_.node->fused) record_rewrite("passes", input_node().name, "on without a copy");
 }
 
 void PlanBuilder::backward_unchanged(std::size_t i) {
@@ -355,7 +355,7 @@ void PlanBuilder::forward_run(const Node& node, int run) {
     NodeState& s = state(node.id);
     s.recompute = options_.conserve_memory && training() && node.layer->facts.cheap && inputs_stay();
   }
-  if (random() && !microbatches.empty()) updates_.publish_state(node, place());
+  if (random() && !microbatches.empty()) updates_.broadcast_state(node, place());
 }
 
 void PlanBuilder::backward_run(const Node& node, int run) {
@@ -411,7 +411,7 @@ Value PlanBuilder::output_of(NodeId id) {
 }
 
 /// Adds a line to Plan::rewrites, unless it is there already, as it is when backward recomputes.
-void PlanBuilder::note(const char* does, const std::string& what, const char* how) {
+void PlanBuilder::record_rewrite(const char* does, const std::string& what, const char* how) {
   std::string line = "'" + at_.node->name + "' " + does + " '" + what + "' " + how;
   if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
     plan_.rewrites.push_back(std::move(line));
@@ -423,7 +423,7 @@ Value PlanBuilder::in_place_output() {
   if (graph_.in_place && layer.facts.in_place) {
     const PlannedTensor& in = emitter_.tensor(input(0));
     if (!in.pinned && in.device == at_.device) {
-      note("writes over", input_node().name, "in place");
+      record_rewrite("writes over", input_node().name, "in place");
       return input(0);
     }
   }

@@ -35,7 +35,7 @@ class PlanBuilder : public Lowering {
                       const Dims& dims, const Merge& merge) override;
   std::vector<std::int64_t> images_of_replicas() const override;
   Value source(std::size_t matrix) override;
-  Dims whole_image(std::size_t matrix) const override { return matrices_[matrix].whole; }
+  Dims uncropped_image(std::size_t matrix) const override { return matrices_[matrix].uncropped; }
   Value mean_image() override;
   Value step() override { return TaskEmitter::value_of(net_buffers_.step[at_.device]); }
   Value costs() override { return TaskEmitter::value_of(net_buffers_.costs[at_.device]); }
@@ -90,7 +90,7 @@ class PlanBuilder : public Lowering {
   DeviceId home(NodeId node) const { return graph_.nodes[node].device(at_.microbatch); }
   const Node& input_node() const { return graph_.nodes[at_.node->inputs[0]]; }
   Value output_of(NodeId id);
-  void note(const char* does, const std::string& what, const char* how);
+  void record_rewrite(const char* does, const std::string& what, const char* how);
   Value in_place_output();
   void set_output(Value v);
   Value new_input_gradient(std::size_t i, DeviceId device);

@@ -193,7 +193,7 @@ class Fuser {
   /// `at` of one of them. Returns false, and changes nothing, where it does not run.
   bool fuse(TaskId maker, TaskId other, TaskId at, Task fused) {
     if (!prepare(fused)) return false;
-    note(plan_.tasks[other], plan_.tasks[maker]);
+    record_rewrite(plan_.tasks[other], plan_.tasks[maker]);
     for (const TaskId t : {maker, other}) {
       remove_uses(t);
       gone_[t] = t != at;
@@ -250,7 +250,7 @@ class Fuser {
   }
 
   /// Adds a line about two tasks to Plan::rewrites; other microbatches would only repeat it.
-  void note(const Task& of, const Task& by) {
+  void record_rewrite(const Task& of, const Task& by) {
     if (!of.node.exists() || !by.node.exists()) return;
     std::string line = op_name(by.op) + " of '" + graph_.nodes[by.node].name + "' does " + op_name(of.op) +
                        (of.node == by.node ? "" : " of '" + graph_.nodes[of.node].name + "'") + " as well";

@@ -21,24 +21,24 @@ class GradientSums {
   /// tensor must not be overwritten.
   bool is_shared(Value gradient, int microbatch, NodeId last, NodeId except) const;
 
-  /// Notes that `written`, which the next operation writes, is a user's contribution to the gradient of
+  /// Records that `written`, which the next operation writes, is a user's contribution to the gradient of
   /// `node` on device `home`. A contribution that is made on another device waits for gather().
   void contribute(NodeId node, int microbatch, DeviceId home, Value written);
   /// Adds a contribution that has been written already.
   void contribute_unchanged(NodeId node, DeviceId home, Value own, TaskPlace place, NodeId last);
-  /// Notes that `written`, which the next operation writes, is a contribution to `sum`, a gradient of
+  /// Records that `written`, which the next operation writes, is a contribution to `sum`, a gradient of
   /// weights.
   void contribute_to_weights(Value written, Value& sum);
   /// Adds the contributions of the operation just written down. `last` is the node that is running backward.
   void add_contributions(TaskPlace place, NodeId last);
 
-  /// A contribution noted for the operation being written down.
+  /// A contribution recorded for the operation being written down.
   struct Pending {
     Value from;
     Value* into = nullptr;
     NodeId node;  ///< the node whose gradient it is part of; none for a gradient of weights
   };
-  /// Remove the noted contributions while another operation is written down, and put them back.
+  /// Remove the recorded contributions while another operation is written down, and put them back.
   std::vector<Pending> put_aside() { return std::exchange(pending_, {}); }
   void resume(std::vector<Pending> pending) { pending_ = std::move(pending); }
 

@@ -93,7 +93,7 @@ class NetBuffersBuilder {
     WeightBuffers w;
     w.node = node.id;
     w.index = index;
-    w.name = node.whole + "." + spec.name;
+    w.name = node.layer_name + "." + spec.name;
     if (spec.learning.rule() == UpdateRule::adamw) w.rates = std::max(1, graph_.passes / node.update_period);
     w.rate_index = std::exchange(rates_, rates_ + w.rates);
     const auto add_replica = [&](const std::string& name, BufferKind kind, DeviceId gpu,

@@ -25,7 +25,7 @@ class Dependencies {
       Task& task = plan_.tasks[t];
       std::vector<TaskId> conflicts;
       for (BufferUse& use : task.uses) find_conflicts(use, conflicts);
-      note(task, t);
+      record_uses(task, t);
       // Later tasks come first, because they imply more dependencies.
       std::sort(conflicts.rbegin(), conflicts.rend());
       task.after = order_.append(task, conflicts);
@@ -47,7 +47,7 @@ class Dependencies {
   }
 
   /// Adds the uses of a task to the histories; uses of one buffer that follow each other together.
-  void note(const Task& task, TaskId t) {
+  void record_uses(const Task& task, TaskId t) {
     for (std::size_t k = 0; k < task.uses.size();) {
       const BufferUse& first = task.uses[k];
       std::vector<RangeList<TaskId>::Range> reads;
@@ -196,8 +196,8 @@ TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
     if (i + 1 == tasks.size() || column_of(tasks[i]) != column_of(tasks[i + 1]))
       group.last.push_back(tasks[i]);
   }
-  constexpr std::size_t kFew = 8;
-  if (group.first.size() <= kFew) return group;
+  constexpr std::size_t kMostCompared = 8;
+  if (group.first.size() <= kMostCompared) return group;
   Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
   for (const TaskId task : group.first)
     merge(merged, clocks_[task], places_[task].device, [](int a, int b) { return std::min(a, b); });

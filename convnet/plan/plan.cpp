@@ -19,8 +19,8 @@ const char* to_string(TaskKind kind) {
     case TaskKind::zero: return "zero";
     case TaskKind::copy: return "copy";
     case TaskKind::reduce: return "reduce";
-    case TaskKind::reduce_update: return "reduce+update";
-    case TaskKind::publish: return "publish";
+    case TaskKind::reduce_scatter_update: return "reduce-scatter+update";
+    case TaskKind::all_gather: return "all-gather";
     case TaskKind::send: return "send";
     case TaskKind::receive: break;
   }
@@ -40,7 +40,7 @@ const char* to_string(Stream stream) {
   return "receive update";
 }
 
-int update_window(const Graph& graph, const Node& owner, Phase phase) {
+int microbatches_per_update(const Graph& graph, const Node& owner, Phase phase) {
   if (phase == Phase::check) return graph.microbatches;
   return graph.microbatches / graph.passes * std::min(owner.update_period, graph.passes);
 }

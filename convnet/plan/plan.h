@@ -20,9 +20,9 @@ enum class Phase { train, test, check };
 /// The kind of a buffer's contents. Buffers of the kinds up to `costs` live as long as the net.
 enum class BufferKind {
   weights,
-  rounded,  ///< weights as bf16, for products in bf16
-  increment,
-  accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
+  rounded,      ///< weights as bf16, for products in bf16
+  increment,    ///< momentum that contains the learning rate, as in cuda-convnet2
+  accumulator,  ///< gradient accumulation over minibatches, where updatePeriod spans several
   squares,      ///< running means of squared gradients, of optimisers that keep them
   average,      ///< running averages of the weights
   mean,         ///< a mean image
@@ -65,10 +65,10 @@ enum class TaskKind {
   zero,
   // Communication. Only these tasks may read the memory of other devices. They run on the device that
   // receives.
-  copy,           ///< fetches activations and gradients that a layer on another device made; gathers parts
-  reduce,         ///< sums over devices: gradients, statistics, flags of costs that are not finite
-  reduce_update,  ///< sums a range of the weights' gradients over the replicas and updates that range
-  publish,        ///< fetches a range of the weights that another replica has updated
+  copy,    ///< fetches activations and gradients that a layer on another device made; gathers parts
+  reduce,  ///< sums over devices: gradients, statistics, flags of costs that are not finite
+  reduce_scatter_update,  ///< sums a range of the weights' gradients over the replicas and updates that range
+  all_gather,             ///< fetches a range of the weights that another replica has updated
   // The two ends of a message between processes. They have no operation.
   send,
   receive
@@ -190,7 +190,7 @@ struct Plan {
 
 /// Returns the number of microbatches of a minibatch whose gradients make one update of the weights of
 /// `owner`; all of them for Phase::check.
-int update_window(const Graph& graph, const Node& owner, Phase phase);
+int microbatches_per_update(const Graph& graph, const Node& owner, Phase phase);
 
 /// Adds a buffer that has no place yet to the end of `buffers` and returns its id.
 BufferId add_buffer(Table<BufferId, Buffer>& buffers, std::string name, BufferKind kind, DeviceId device,

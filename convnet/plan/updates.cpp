@@ -58,20 +58,20 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
     int complete = graph_.microbatches;
     for (const NodeId user : learners) complete = std::min(complete, backward_done_[user]);
     const WeightBuffers& weights = net_buffers_.weights[w];
-    const int window = update_window(graph_, graph_.nodes[weights.node], plan_.phase);
+    const int window = microbatches_per_update(graph_, graph_.nodes[weights.node], plan_.phase);
     int& updated = updated_[w];
     if (updated + window > complete) continue;
     std::int64_t images = 0;
     for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m, plan_.views);
     updated += window;
-    note(w, images, (updated / window - 1) % weights.rates, place);
+    add_due_update(w, images, (updated / window - 1) % weights.rates, place);
   }
 }
 
-/// Notes the update of matrix `matrix`: each owner of a shard sums the gradients of the replicas and updates
-/// its shard, then every replica fetches the shards of the others. `update` is the number of the update
-/// within the minibatch, if each has its own rates.
-void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, TaskPlace place) {
+/// Records the update of matrix `matrix`: each owner of a shard sums the gradients of the replicas and
+/// updates its shard, then every replica fetches the shards of the others. `update` is the number of the
+/// update within the minibatch, if each has its own rates.
+void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place) {
   const WeightBuffers& w = net_buffers_.weights[matrix];
   std::vector<BufferId> gradients;  // by replica; none for a replica that had no images
   bool any = false;
@@ -149,7 +149,7 @@ std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& 
   return of_shards;
 }
 
-/// Notes the sums of a host's gradients, and adds them to those that the updates of the shards add up. On
+/// Records the sums of a host's gradients, and adds them to those that the updates of the shards add up. On
 /// each host, the owner's counterpart sums the gradients of a shard.
 void UpdateWriter::sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
                                const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards) {
@@ -204,7 +204,7 @@ void UpdateWriter::flush(TaskPlace place) {
     // Copies that were converted from the old weights are out of date.
     for (const BufferId id : w->weights) emitter_.drop_old_copies(TaskEmitter::value_of(id));
   }
-  publish(fetches, place);
+  all_gather(fetches, place);
 }
 
 /// Sums the gradients of each host, in one task for each device that does.
@@ -267,7 +267,7 @@ void UpdateWriter::make_scales(TaskPlace place) {
       if (part.accumulates) uses.push_back({step.kept[0].buffer, Access::read});
       const WeightBuffers& w = net_buffers_.weights[step.matrix];
       const int matrix =
-          matrices.try_emplace({graph_.nodes[w.node].whole, w.index}, static_cast<int>(matrices.size()))
+          matrices.try_emplace({graph_.nodes[w.node].layer_name, w.index}, static_cast<int>(matrices.size()))
               .first->second;
       scales.parts.push_back({matrix, part.images, part.rate_index, part.accumulates});
       step.part.scale_index = scale_count_++;
@@ -319,11 +319,11 @@ void UpdateWriter::make_steps(TaskPlace place, bool sums) {
   if (op.parts.empty()) return;
   if (op.scales > 0) uses.push_back({scales_[place.device], Access::read});
   uses.push_back({step(place.device), Access::read});
-  uses.push_back({broken(place.device, place), Access::read});
+  uses.push_back({non_finite_flag(place.device, place), Access::read});
   uses.push_back({costs(place.device), Access::read_write});
   place.node = the_only(nodes);
-  emitter_.emit_flat(place, sums ? TaskKind::reduce_update : TaskKind::update, update_stream(sums), op,
-                     std::move(uses));
+  emitter_.emit_flat(place, sums ? TaskKind::reduce_scatter_update : TaskKind::update, update_stream(sums),
+                     op, std::move(uses));
 }
 
 /// Returns the stream of updates: of those that sum gradients of other replicas, or of the others.
@@ -403,13 +403,13 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
 
 /// Emits the copies of ranges from the replicas that made them to the others. Those within a host come last,
 /// because they also hand on what came from other hosts.
-void UpdateWriter::publish(const Fetches& fetches, TaskPlace place) {
-  publish_ranges(fetches.between_hosts, place);
-  publish_ranges(fetches.within_hosts, place);
+void UpdateWriter::all_gather(const Fetches& fetches, TaskPlace place) {
+  fetch_ranges(fetches.between_hosts, place);
+  fetch_ranges(fetches.within_hosts, place);
 }
 
 /// Emits one task for each device that fetches.
-void UpdateWriter::publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
+void UpdateWriter::fetch_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
   struct Fetch {
     CopyRuns op;
     std::vector<BufferUse> reads, writes, rounded;
@@ -432,11 +432,11 @@ void UpdateWriter::publish_ranges(const std::vector<FetchedRange>& ranges, TaskP
     std::vector<BufferUse> uses = std::move(fetch.reads);
     uses.insert(uses.end(), fetch.writes.begin(), fetch.writes.end());
     uses.insert(uses.end(), fetch.rounded.begin(), fetch.rounded.end());
-    emitter_.emit_flat(place, TaskKind::publish, Stream::update, fetch.op, std::move(uses));
+    emitter_.emit_flat(place, TaskKind::all_gather, Stream::update, fetch.op, std::move(uses));
   }
 }
 
-void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
+void UpdateWriter::broadcast_state(const Node& node, TaskPlace place) {
   Fetches fetches;
   for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
     if (!node.layer->weights[i].state) continue;
@@ -445,20 +445,20 @@ void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
     whole.count = emitter_.buffer(w.weights[0]).bytes / size_of(DataType::f32);
     add_fetches(w, {whole}, fetches);
   }
-  publish(fetches, place);
+  all_gather(fetches, place);
 }
 
 /// Returns the buffer on a device that says whether a cost of any device was not finite up to this pass.
-BufferId UpdateWriter::broken(DeviceId device, TaskPlace place) {
+BufferId UpdateWriter::non_finite_flag(DeviceId device, TaskPlace place) {
   if (net_buffers_.costs.size() == 1) return costs(device);
-  if (broken_.empty()) look_for_broken(place);
-  return broken_[device];
+  if (non_finite_.empty()) combine_non_finite_flags(place);
+  return non_finite_[device];
 }
 
 /// Devices of one host, or of few hosts with a device each, read the flags of all. With several hosts, the
 /// first device of each reads the flags of its host, then learns those of the others, and its neighbours read
 /// its result.
-void UpdateWriter::look_for_broken(TaskPlace place) {
+void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
   constexpr int kFewHosts = 4;
   const std::vector<DeviceId> all(devices().begin(), devices().end());
   // One group stands for devices that all read from each other.
@@ -474,18 +474,18 @@ void UpdateWriter::look_for_broken(TaskPlace place) {
         groups[h].push_back(all[static_cast<std::size_t>(member)]);
     }
   }
-  broken_.assign(all.size(), BufferId());
+  non_finite_.assign(all.size(), BufferId());
   if (groups.size() == 1) {
     std::vector<BufferId> flags;
     for (const DeviceId device : all) flags.push_back(costs(device));
-    for (const DeviceId device : all) broken_[device] = any_broken(flags, device, place);
+    for (const DeviceId device : all) non_finite_[device] = any_non_finite(flags, device, place);
     return;
   }
   std::vector<BufferId> flags;  // of the groups, on the first device of each
   for (const std::vector<DeviceId>& group : groups) {
     std::vector<BufferId> of_group;
     for (const DeviceId device : group) of_group.push_back(costs(device));
-    flags.push_back(of_group.size() > 1 ? any_broken(of_group, group[0], place) : of_group[0]);
+    flags.push_back(of_group.size() > 1 ? any_non_finite(of_group, group[0], place) : of_group[0]);
   }
   // Dissemination: after each round a flag stands for twice as many groups, so N groups need N log N messages
   // and not N * N. Few groups read from all others at once, which takes fewer rounds.
@@ -498,24 +498,25 @@ void UpdateWriter::look_for_broken(TaskPlace place) {
       for (std::size_t k = 0; k < reads; ++k) from.insert((g + k * known) % count);
       std::vector<BufferId> read;
       for (const std::size_t other : from) read.push_back(flags[other]);
-      next.push_back(any_broken(read, groups[g][0], place));
+      next.push_back(any_non_finite(read, groups[g][0], place));
       if (known * reads < count) continue;
       for (const DeviceId device : groups[g])
-        broken_[device] = device == groups[g][0] ? next[g] : any_broken({next[g]}, device, place);
+        non_finite_[device] = device == groups[g][0] ? next[g] : any_non_finite({next[g]}, device, place);
     }
     flags = std::move(next);
   }
 }
 
 /// Returns a new buffer on `device` that says whether any of the flags is set.
-BufferId UpdateWriter::any_broken(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place) {
+BufferId UpdateWriter::any_non_finite(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place) {
   std::vector<BufferUse> uses;
   for (const BufferId flag : flags) uses.push_back({flag, Access::read});
-  uses.push_back({emitter_.add_buffer("broken", BufferKind::workspace, device, {{1}, DataType::f64, nullptr}),
-                  Access::write});
+  uses.push_back(
+      {emitter_.add_buffer("non_finite", BufferKind::workspace, device, {{1}, DataType::f64, nullptr}),
+       Access::write});
   const BufferId result = uses.back().buffer;
   emitter_.emit_flat({NodeId(), 0, place.pass, device}, TaskKind::reduce, Stream::copy,
-                     AnyBroken{std::ssize(flags)}, std::move(uses));
+                     AnyNonFinite{std::ssize(flags)}, std::move(uses));
   return result;
 }
 

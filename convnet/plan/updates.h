@@ -1,5 +1,5 @@
-// Updates of weights in a plan: sums of gradients over replicas, steps by shards, constraints, and publishing
-// the new weights to all replicas.
+// Updates of weights in a plan: sums of gradients over replicas, steps by shards, constraints, and the
+// all-gather of the new weights by all replicas.
 #pragma once
 
 #include <map>
@@ -15,8 +15,9 @@ namespace convnet {
 /// small matrices, so one task of a device updates several of them.
 class UpdateWriter {
  public:
-  /// Only the phase and the images of `plan` are used. `clips` says whether updates clip the gradient by its
-  /// norm. All arguments that are references must outlive the writer.
+  /// Of `plan`, the phase, the number of images with their views, and the topology are used. `clips` says
+  /// whether updates clip the gradient by its norm. All arguments that are references must outlive the
+  /// writer.
   UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, bool clips,
                TaskEmitter& emitter);
 
@@ -26,9 +27,9 @@ class UpdateWriter {
   /// does not exist before the first gradient.
   Value& gradient(BufferId weights) { return gradients_[weights]; }
 
-  void begin_pass() { broken_.clear(); }
+  void begin_pass() { non_finite_.clear(); }
   /// Call it when the first `microbatches` microbatches of `node` have run backward; `place` is that of the
-  /// last operation. Notes the updates that are now due, and writes them down once they are enough for a
+  /// last operation. Records the updates that are now due, and writes them down once they are enough for a
   /// task.
   void backward_done(const Node& node, int microbatches, TaskPlace place);
   /// Writes down all updates that are due.
@@ -36,7 +37,7 @@ class UpdateWriter {
   /// Moves the running averages of all weights towards the weights, after the last update of a minibatch.
   void average(TaskPlace place);
   /// Sends the running statistics that the first replica of `node` keeps to the other replicas.
-  void publish_state(const Node& node, TaskPlace place);
+  void broadcast_state(const Node& node, TaskPlace place);
 
  private:
   /// A shard of a matrix whose step is due.
@@ -73,7 +74,7 @@ class UpdateWriter {
   HostGroups hosts_of(const WeightBuffers& w) const {
     return HostGroups(plan_.topology, graph_.nodes[w.node].gpus);
   }
-  void note(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
+  void add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
   std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
                                                const std::vector<BufferId>& gradients);
   void sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
@@ -86,11 +87,11 @@ class UpdateWriter {
   void constrain(const WeightBuffers& w, TaskPlace place);
   bool scales_parts() const;
   void add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards, Fetches& fetches) const;
-  void publish(const Fetches& fetches, TaskPlace place);
-  void publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place);
-  BufferId broken(DeviceId device, TaskPlace place);
-  void look_for_broken(TaskPlace place);
-  BufferId any_broken(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place);
+  void all_gather(const Fetches& fetches, TaskPlace place);
+  void fetch_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place);
+  BufferId non_finite_flag(DeviceId device, TaskPlace place);
+  void combine_non_finite_flags(TaskPlace place);
+  BufferId any_non_finite(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place);
   IdRange<DeviceId> devices() const { return net_buffers_.costs.ids(); }
   BufferId costs(DeviceId device) const { return net_buffers_.costs[device]; }
   BufferId step(DeviceId device) const { return net_buffers_.step[device]; }
@@ -107,13 +108,13 @@ class UpdateWriter {
   Table<NodeId, int> backward_done_;           ///< by node: number of microbatches that have run backward
   std::vector<int> updated_;                   ///< by matrix: number of microbatches in its updates so far
   std::map<BufferId, Value> gradients_;        ///< by the buffer of weights: sum since the last update
-  std::vector<Step> steps_;                    ///< steps that are noted, but not yet written down
+  std::vector<Step> steps_;                    ///< updates that are due, but not yet written down
   std::map<DeviceId, HostSums> host_sums_;     ///< sums that these steps need, by the device that sums
   std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
   std::int64_t due_bytes_ = 0;                 ///< bytes of these matrices
   Table<DeviceId, BufferId> scales_;           ///< results of UpdateScales for these steps; empty if unused
   std::int64_t scale_count_ = 0;               ///< pairs of factors in each of them
-  Table<DeviceId, BufferId> broken_;           ///< flags of this pass, made by broken()
+  Table<DeviceId, BufferId> non_finite_;       ///< flags of this pass, made by non_finite_flag()
 };
 
 }  // namespace convnet

@@ -303,7 +303,7 @@ class Verifier {
     };
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
-      if (task.kind != TaskKind::publish) continue;
+      if (task.kind != TaskKind::all_gather) continue;
       const auto* copies = std::get_if<CopyRuns>(&task.op);
       if (copies == nullptr) fail(task_name(t) + " does not copy");
       for (std::size_t i = 0; i < copies->runs.size(); ++i) {
@@ -368,7 +368,7 @@ class Verifier {
       return false;
     });
     std::int64_t wanted = 0;
-    const int window = update_window(graph_, owner, plan_.phase);
+    const int window = microbatches_per_update(graph_, owner, plan_.phase);
     for (int m = 0; m < graph_.microbatches; m += window) {
       if (plan_.phase != Phase::test && learns && microbatches_with_images(m, m + window) > 0) ++wanted;
     }

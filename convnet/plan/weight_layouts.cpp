@@ -50,7 +50,7 @@ class WeightReader : public Lowering {
                       const Merge&) override {}
   std::vector<std::int64_t> images_of_replicas() const override { return {facts_.images}; }
   Value source(std::size_t) override { return other_; }
-  Dims whole_image(std::size_t) const override { return {}; }
+  Dims uncropped_image(std::size_t) const override { return {}; }
   Value mean_image() override { return {}; }
   Value step() override { return other_; }
   Value costs() override { return other_; }

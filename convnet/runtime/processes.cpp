@@ -183,7 +183,7 @@ std::vector<std::string> Processes::answer(char kind, std::string_view text) {
 
 std::vector<std::string> Processes::exchange(std::string_view mine) { return answer(kGood, mine); }
 
-void Processes::together(const std::function<void()>& work) {
+void Processes::run_collectively(const std::function<void()>& work) {
   const int told = errors_told_;
   try {
     work();
@@ -203,11 +203,11 @@ void Processes::fail(const std::exception& error) noexcept {
   }
 }
 
-void together(Processes* processes, const std::function<void()>& work) {
+void run_collectively(Processes* processes, const std::function<void()>& work) {
   if (processes == nullptr)
     work();
   else
-    processes->together(work);
+    processes->run_collectively(work);
 }
 
 }  // namespace convnet

@@ -41,7 +41,7 @@ class Processes {
   /// process called fail(), throws its error on all of them. Throws RunError if the others do not answer.
   std::vector<std::string> exchange(std::string_view mine);
   /// Does `work` on all processes. If it throws on one of them, this throws the same error on all.
-  void together(const std::function<void()>& work);
+  void run_collectively(const std::function<void()>& work);
   /// Answers the next exchange of the others with an error, so that all processes end as this one does. Waits
   /// for them as exchange() does, and does nothing if they know the error from an exchange already.
   void fail(const std::exception& error) noexcept;
@@ -65,7 +65,7 @@ class Processes {
   bool stop_ = false;
 };
 
-/// Does `work` as Processes::together() does; alone if `processes` is null.
-void together(Processes* processes, const std::function<void()>& work);
+/// Does `work` as Processes::run_collectively() does; alone if `processes` is null.
+void run_collectively(Processes* processes, const std::function<void()>& work);
 
 }  // namespace convnet

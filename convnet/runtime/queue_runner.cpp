@@ -38,15 +38,15 @@ std::unique_ptr<Communicator> make_communicator(const PlanSet& plans, const Back
   }
   const int own = physical[DeviceId(processes.rank())];
   std::string key;
-  processes.together([&] { key = processes.uses_nccl() ? backend.communicator_key(own) : ""; });
+  processes.run_collectively([&] { key = processes.uses_nccl() ? backend.communicator_key(own) : ""; });
   const std::vector<std::string> keys = processes.exchange(key);
   const std::set<std::string> different(keys.begin(), keys.end());
   if (different.size() < keys.size() || different.count("") > 0) return nullptr;
   std::string name;
-  processes.together([&] { name = processes.rank() == 0 ? backend.new_communicator() : ""; });
+  processes.run_collectively([&] { name = processes.rank() == 0 ? backend.new_communicator() : ""; });
   name = processes.exchange(name)[0];
   std::unique_ptr<Communicator> communicator;
-  processes.together([&] {
+  processes.run_collectively([&] {
     communicator =
         backend.join_communicator(own, name, processes.rank(), processes.count(), processes.stall_seconds());
   });

@@ -185,7 +185,7 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
         continue;
       const std::string text = spec.learning.epsilon.str();
       const auto [group, fresh] =
-          groups.try_emplace(text, Group{&spec.learning.epsilon, node.whole + "." + spec.name});
+          groups.try_emplace(text, Group{&spec.learning.epsilon, node.layer_name + "." + spec.name});
       if (fresh)
         order.push_back(text);
       else

@@ -313,7 +313,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
 
 /// A layer's filters for one of its inputs, if they have an extent or are of the images themselves.
 std::string filters_of(const Run& run, const Node& node, std::size_t input) {
-  const LayerWeights weights = weights_of(run, node.whole, static_cast<int>(input));
+  const LayerWeights weights = weights_of(run, node.layer_name, static_cast<int>(input));
   const Dims& dims = weights.values->dims;
   FilterStyle style;
   style.side = 900;

@@ -38,9 +38,9 @@ std::string difference(const std::vector<MatrixInfo>& then, const std::vector<Ma
 }
 
 /// The logical layer's node, its first part where it is divided; null if there is none.
-const Node* find_whole(const Graph& graph, const std::string& layer) {
-  const auto found =
-      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.whole == layer; });
+const Node* find_layer_node(const Graph& graph, const std::string& layer) {
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                  [&](const Node& n) { return n.layer_name == layer; });
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
@@ -104,11 +104,11 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
 }
 
 LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
-  const Node* node = find_whole(run.graph, layer);
+  const Node* node = find_layer_node(run.graph, layer);
   if (node == nullptr || node->layer->input_weights() == 0) {
     std::vector<std::string> names;
     for (const Node& n : run.graph.nodes) {
-      if (n.layer->input_weights() > 0 && n.first_element == 0) names.push_back(n.whole);
+      if (n.layer->input_weights() > 0 && n.first_element == 0) names.push_back(n.layer_name);
     }
     throw InputError((node == nullptr ? "the net has no layer " + excerpt(layer)
                                       : "layer '" + layer + "' of type '" + node->type + "' has no filters") +
@@ -122,7 +122,7 @@ LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
                      std::to_string(inputs - 1));
   const WeightOwner& owner = node->owners[static_cast<std::size_t>(input)];
   const WeightSpec& spec = run.graph.weight(owner);
-  const std::string name = run.graph.nodes[owner.node].whole + "." + spec.name;
+  const std::string name = run.graph.nodes[owner.node].layer_name + "." + spec.name;
   const auto& tensors = run.checkpoint.tensors.tensors;
   const auto found = tensors.find(name);
   if (found == tensors.end()) throw InputError(run.checkpoint.file + ": has no tensor '" + name + "'");
@@ -138,8 +138,8 @@ std::vector<Magnitude> magnitudes(const Run& run) {
   for (const Node& node : run.graph.nodes) {
     if (node.first_element > 0) continue;  // parts follow the first
     for (const WeightSpec& spec : node.layer->weights) {
-      const auto weights = tensors.find(node.whole + "." + spec.name);
-      const auto updates = tensors.find(increment_name(node.whole, spec.name));
+      const auto weights = tensors.find(node.layer_name + "." + spec.name);
+      const auto updates = tensors.find(increment_name(node.layer_name, spec.name));
       if (weights == tensors.end() || spec.state) continue;  // shared, or not learned
       // Frozen matrices have no increments.
       all.push_back({weights->first, weights->second.dims, mean_magnitude(weights->second.values),

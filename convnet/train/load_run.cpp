@@ -192,7 +192,7 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
                                static_cast<int>(devices.gpus().size()), run.checkpoint->file);
   } else {
     std::unique_ptr<Predictor> predictor;
-    together(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
+    run_collectively(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
     std::string found;
     placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
                                *predictor, found, processes);

@@ -33,7 +33,7 @@ std::string rate_jump_warning(const LoadedRun& run) {
   std::string first;
   int jumps = 0;
   for (const Node& node : run.graph.nodes) {
-    const Node* was = old.find(node.whole);
+    const Node* was = old.find(node.layer_name);
     // Parts of a layer have the rates of the whole.
     if (was == nullptr || node.first_element != 0 || node.gather) continue;
     const std::size_t matrices = std::min(node.layer->weights.size(), was->layer->weights.size());
@@ -42,7 +42,7 @@ std::string rate_jump_warning(const LoadedRun& run) {
       const double to = node.layer->weights[i].learning.epsilon.at(now);
       if (std::abs(to - from) <= kTolerance * std::abs(from)) continue;
       if (jumps++ == 0)
-        first = fmt::format("'{}' {} goes on with {:.4g} instead of {:.4g}", node.whole,
+        first = fmt::format("'{}' {} goes on with {:.4g} instead of {:.4g}", node.layer_name,
                             node.layer->weights[i].name, to, from);
     }
   }

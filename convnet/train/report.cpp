@@ -228,12 +228,12 @@ void print_weights(const Net& net) {
     const double count = std::max(1.0, sum.count);
     const double weights = sum.weights / count, increments = sum.increments / count;
     if (spec.state) {
-      fmt::print("Layer '{}' {}: {:e}\n", node.whole, spec.name, weights);
+      fmt::print("Layer '{}' {}: {:e}\n", node.layer_name, spec.name, weights);
     } else if (spec.name == "biases" || spec.name == "shift") {
-      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.whole, weights, increments);
+      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.layer_name, weights, increments);
     } else {
-      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.whole, w.index, weights, increments,
-                 weights > 0 ? increments / weights : 0.0);
+      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.layer_name, w.index, weights,
+                 increments, weights > 0 ? increments / weights : 0.0);
     }
   }
 }

@@ -239,8 +239,7 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   if (run.checkpoint) drop_options_of_provider(run.texts, given, *run.checkpoint);
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
-  if (run.checkpoint && first.checkpoints.load_file.empty())
-    add_note(run.notes, inherited_text(run));
+  if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   // A run that named no ranges may have held images out, and a test of it that names some still does.
   if (run.checkpoint && run.options.tests.only_tests() && !names_ranges(run.checkpoint->options))

@@ -96,7 +96,7 @@ void check_same(Processes& processes, const RunFacts& facts) {
   const json mine(facts);
   const std::vector<std::string> all =
       processes.exchange(mine.dump(-1, ' ', true, json::error_handler_t::replace));
-  processes.together([&] {
+  processes.run_collectively([&] {
     const auto first = json::parse(all[0]).get<RunFacts>();
     for (int r = 1; r < processes.count(); ++r) {
       const auto other = json::parse(all[static_cast<std::size_t>(r)]).get<RunFacts>();

@@ -66,7 +66,7 @@ double save_seconds(const Net& net) {
 LoadedRun load_together(const OptionTexts& given, StopSignal& stop, Processes* processes) {
   LoadedRun run;
   RunFacts facts;
-  together(processes, [&] {
+  run_collectively(processes, [&] {
     run = load_run(given, stop, processes);
     if (processes != nullptr) facts = facts_of(run);
   });
@@ -239,7 +239,7 @@ void Trainer::run_all() {
   };
   if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
     // Before a test that is due, because a test lets the prefetcher read the training batch after it.
-    together(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
+    run_collectively(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
     if (stopped()) return stop_here();
   }
   bool saved = true;

@@ -20,7 +20,7 @@ void warn(const std::string& text) {
 
 void Trainer::leave_later_checkpoints() {
   Abandoned left;
-  together(processes_, [&] {
+  run_collectively(processes_, [&] {
     if (is_first()) left = move_later_checkpoints(folder_, state_.position, kBestFile);
   });
   if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
@@ -35,7 +35,7 @@ bool Trainer::save_tested() {
   if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
     save();
     if (best_test_ && !options_.checkpoints.keep_best.empty()) {
-      together(processes_, [&] {
+      run_collectively(processes_, [&] {
         if (is_first()) warn(keep_as_best(folder_, last_checkpoint_));
       });
       fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
@@ -54,7 +54,7 @@ void Trainer::keep_best_again() {
   const bool is_best = at.minibatches == 0 && state_.best.epoch == at.epoch &&
                        state_.best.batch == at.batch && !state_.test_due;
   if (!is_best || options_.checkpoints.keep_best.empty()) return;
-  together(processes_, [&] {
+  run_collectively(processes_, [&] {
     std::error_code none;
     if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none))
       warn(keep_as_best(folder_, last_checkpoint_));
@@ -103,7 +103,7 @@ void Trainer::save() {
     reclaim_folder();
     warn(write_checkpoint(folder_, c, options_.checkpoints.keep));
   };
-  together(processes_, [&] {
+  run_collectively(processes_, [&] {
     if (!is_first()) return;
     if (const std::string overflow = net_.overflow_in(c.tensors); !overflow.empty())
       throw RunError(overflow +

@@ -21,7 +21,7 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
   const auto start = Clock::now();
   std::shared_ptr<const DataBatch> data;
-  together(processes_, [&] { data = prefetcher_.take(wanted); });
+  run_collectively(processes_, [&] { data = prefetcher_.take(wanted); });
   time_use_.data += seconds_since(start);
   return data;
 }
@@ -62,15 +62,16 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   }
   const auto start = Clock::now();
   TaskTimes times;
-  const bool look =
+  const bool times_tasks =
       options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
   sound_ = false;
   if (net_.in_flight() == 0)
-    net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
+    net_.submit(plan, inputs, times_tasks ? &times : nullptr,
+                outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (next) {
     // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
     const bool certain =
-        phase == Phase::train && !look && net_.submits_ahead() && !stopped() && has_time_for_two();
+        phase == Phase::train && !times_tasks && net_.submits_ahead() && !stopped() && has_time_for_two();
     // All minibatches of a batch but the last have equally many images.
     if (certain)
       net_.submit(plan, *next);
@@ -78,7 +79,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
       net_.expect(plan, next->matrices);
   }
   StepResult result = net_.wait();
-  if (look) time_use_.add(plan, times, seconds_since(start));
+  if (times_tasks) time_use_.add(plan, times, seconds_since(start));
   if (!result.finite()) {
     std::string where;
     // A step in flight may have changed the weights a little.
@@ -99,7 +100,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   if (phase == Phase::train && !options_.report.profile.empty()) profile_.add(plan, net_.graph(), times);
   if (outputs != nullptr) {
     outputs->collect();
-    together(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
+    run_collectively(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
   }
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;

@@ -94,7 +94,7 @@ void Trainer::print_test(const CostSums& sums, double seconds) {
 
 void Trainer::test_only() {
   std::optional<TestOutputs> opened;
-  together(processes_, [&] {
+  run_collectively(processes_, [&] {
     opened.emplace(net_, provider_->matrices(), options_.tests, is_first(),
                    [this](int batch, std::int64_t image) { return provider_->image_name(batch, image); });
   });
@@ -105,16 +105,16 @@ void Trainer::test_only() {
     CostSums sums;
     prefetcher_.start(request(batch, 0));
     if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
-    together(processes_, [&] { outputs.begin_batch(batch, provider_->count_images(batch)); });
+    run_collectively(processes_, [&] { outputs.begin_batch(batch, provider_->count_images(batch)); });
     if (!test_batch(request(batch, 0), sums, &outputs))
       throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
                                  outputs.missing({batch, test_range_.last})));
-    together(processes_, [&] { outputs.end_batch(); });
+    run_collectively(processes_, [&] { outputs.end_batch(); });
     if (!prints_json()) fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
     pool(pooled, sums);
   }
-  together(processes_, [&] { outputs.finish(); });
+  run_collectively(processes_, [&] { outputs.finish(); });
   if (prints_json())
     fmt::print("{}\n", test_json(last_checkpoint_, pooled, net_.graph(), outputs));
   else

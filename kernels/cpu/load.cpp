@@ -14,10 +14,11 @@ namespace {
 template <class Source, class T>
 void load_crop(const LoadImages& op, const std::byte* image, const float* mean, std::int64_t count, T* dst) {
   const std::int64_t seen_height = op.from[2], seen_width = op.from[3];
-  const std::int64_t height = op.whole[1], width = op.whole[2];
+  const std::int64_t height = op.uncropped[1], width = op.uncropped[2];
   const auto* const pixels = reinterpret_cast<const Source*>(image);
   Crop crop;
-  std::memcpy(&crop, image + crop_offset(element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source))),
+  std::memcpy(&crop,
+              image + crop_offset(element_count(op.uncropped) * static_cast<std::int64_t>(sizeof(Source))),
               sizeof crop);
   // The columns of the visible part in which the image lies; the others are black.
   const std::int64_t inside_begin = crop.mirror != 0 ? crop.x + seen_width - width : -std::int64_t{crop.x};
@@ -64,7 +65,7 @@ template <class Source>
 Prepared prepare_crop(const LoadImages& op, DataType type) {
   return std::make_shared<KernelOp>(arguments_with(op, type), [op, type](std::span<std::byte* const> args) {
     const std::int64_t image_bytes =
-        cropped_image_bytes(element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source)));
+        cropped_image_bytes(element_count(op.uncropped) * static_cast<std::int64_t>(sizeof(Source)));
     const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
     const float* mean = op.mean ? as_floats(args[1]) + op.offset : nullptr;
     with_stored(type, [&]<class T>(T) {
@@ -108,7 +109,7 @@ Prepared prepare(const LoadImages& op, const LayoutHints&, DataType product_type
   const std::int64_t last = op.offset + element_count({op.dims.begin() + 1, op.dims.end()});
   if (op.offset < 0 || last > element_count({op.from.begin() + 1, op.from.end()}))
     throw std::logic_error("load: features beyond those of " + to_string(op.from));
-  const bool crop = !op.whole.empty();
+  const bool crop = !op.uncropped.empty();
   switch (op.source) {
     case DataType::u8:
       return crop ? prepare_crop<std::uint8_t>(op, type) : prepare_load<std::uint8_t>(op, type);

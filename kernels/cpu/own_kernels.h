@@ -94,7 +94,7 @@ Prepared prepare(const LogisticBinaryCostBackward& op, const LayoutHints& hints)
 Prepared prepare(const SquaresForward& op, const LayoutHints& hints);
 Prepared prepare(const SquaresBackward& op, const LayoutHints& hints);
 Prepared prepare(const Constrain& op, const LayoutHints& hints);
-Prepared prepare(const AnyBroken& op, const LayoutHints& hints);
+Prepared prepare(const AnyNonFinite& op, const LayoutHints& hints);
 Prepared prepare(const BatchNormMerge& op, const LayoutHints& hints);
 Prepared prepare(const CopyRuns& op, const LayoutHints& hints);
 Prepared prepare(const SumRuns& op, const LayoutHints& hints);

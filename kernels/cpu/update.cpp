@@ -68,13 +68,13 @@ StepHeader header_of(const std::byte* step_block) {
   return header;
 }
 
-bool broken(const std::byte* flag) {
+bool is_set(const std::byte* flag) {
   double value = 0;
   std::memcpy(&value, flag, sizeof value);
   return value != 0;
 }
 
-void set_broken(std::byte* flag, bool is) {
+void set_flag(std::byte* flag, bool is) {
   const double value = is ? 1 : 0;
   std::memcpy(flag, &value, sizeof value);
 }
@@ -145,13 +145,13 @@ void average_piece(const float* __restrict weights, float share, std::int64_t co
 Prepared prepare(const Update& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op), [parts = op.parts, scaled = op.scales > 0](std::span<std::byte* const> args) {
-        const std::span<std::byte* const> shared = args.last(3);  // step broken costs
+        const std::span<std::byte* const> shared = args.last(3);  // step non_finite costs
         const float* scales = scaled ? as_floats(args[args.size() - 4]) : nullptr;
-        if (broken(shared[1])) return;
+        if (is_set(shared[1])) return;
         for (const Update::Part& part : parts) {
           const std::size_t count = part.arguments();
           if (part.images > 0 && !update_part(part, args.first(count), scales, shared[0]))
-            set_broken(shared[2], true);
+            set_flag(shared[2], true);
           args = args.subspan(count);
         }
       });
@@ -209,9 +209,9 @@ Prepared prepare(const Average& op, const LayoutHints&) {
       });
 }
 
-Prepared prepare(const AnyBroken& op, const LayoutHints&) {
+Prepared prepare(const AnyNonFinite& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [](std::span<std::byte* const> args) {
-    set_broken(args.back(), std::any_of(args.begin(), args.end() - 1, broken));
+    set_flag(args.back(), std::any_of(args.begin(), args.end() - 1, is_set));
   });
 }
 

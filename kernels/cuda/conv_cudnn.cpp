@@ -329,9 +329,11 @@ class ConvOp : public PreparedOp {
       // Speed does not decide whether a gradient is rounded.
       if (chosen_.plan && (!times || (variant.narrow && !chosen_.variant.narrow))) break;
       // The number of plans that are timed is limited: most of the time the library puts the fastest first.
-      constexpr int kFew = 8, kMost = 16;
-      constexpr double kFewOnlyFrom = 1;  // seconds of this operation
-      const auto most_tried = [&] { return !times ? 1 : seconds_since(start) < kFewOnlyFrom ? kMost : kFew; };
+      constexpr int kMostIfSlow = 8, kMostTried = 16;
+      constexpr double kSlowFrom = 1;  // seconds of this operation
+      const auto most_tried = [&] {
+        return !times ? 1 : seconds_since(start) < kSlowFrom ? kMostTried : kMostIfSlow;
+      };
       std::optional<Descriptor> graph;
       attempt([&] { graph = graph_of(problem_, variant, handle); });
       int tried = 0;

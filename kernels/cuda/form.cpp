@@ -44,7 +44,7 @@ class Former {
 
   template <one_of<SoftmaxForward, SoftmaxBackward, AverageViews, CrossentBackward, SoftmaxCrossentBackward,
                    BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels, CopyRuns, SumRuns,
-                   GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken, Average>
+                   GroupSumForward, GroupSumBackward, BatchNormTrack, AnyNonFinite, Average>
                 Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op));

@@ -31,11 +31,12 @@ Prepared prepare_load(const LoadImages& op, const OpForm& form) {
 template <class Source, class Stored>
 Prepared prepare_crop(const LoadImages& op, const OpForm& form) {
   const View view = view_of(form.args.back());
-  const std::int64_t pixel_bytes = element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source));
+  const std::int64_t pixel_bytes = element_count(op.uncropped) * static_cast<std::int64_t>(sizeof(Source));
   return std::make_shared<KernelOp>(
       form, [view, offset = op.offset, has_mean = op.mean, image_bytes = cropped_image_bytes(pixel_bytes),
              crop_at = crop_offset(pixel_bytes),
-             sizes = CropSizes{op.whole[1], op.whole[2], op.from[2], op.from[3]}, rows = Divisor(op.from[2]),
+             sizes = CropSizes{op.uncropped[1], op.uncropped[2], op.from[2], op.from[3]},
+             rows = Divisor(op.from[2]),
              columns = Divisor(op.from[3])](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const std::byte* src = p[0];
         const float* mean = has_mean ? as_floats(p[1]) : nullptr;
@@ -61,8 +62,8 @@ Prepared prepare_from(const LoadImages& op, const OpForm& form) {
   Prepared prepared;
   with_stored_type(form.args.back().type, [&](auto stored) {
     using Stored = decltype(stored);
-    prepared =
-        op.whole.empty() ? prepare_load<Source, Stored>(op, form) : prepare_crop<Source, Stored>(op, form);
+    prepared = op.uncropped.empty() ? prepare_load<Source, Stored>(op, form)
+                                    : prepare_crop<Source, Stored>(op, form);
   });
   return prepared;
 }

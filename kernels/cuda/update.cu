@@ -197,10 +197,10 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
             args = args.subspan(count);
           }
           for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
-            // All threads that write it write the same value. On one device `broken` and `costs` are the same
-            // memory, so a weight that is not finite stops the update of some others; the run ends after this
-            // step anyway.
-            if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
+            // All threads that write it write the same value. On one device `non_finite` and `costs` are the
+            // same memory, so a weight that is not finite stops the update of some others; the run ends after
+            // this step anyway.
+            if (non_finite[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
           });
         }
       });
@@ -365,7 +365,7 @@ Prepared prepare(const Average& op, const OpForm& form, const Context&) {
 }
 
 template <>
-Prepared prepare(const AnyBroken&, const OpForm& form, const Context&) {
+Prepared prepare(const AnyNonFinite&, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(form, [](Stream stream, std::span<std::byte* const> args, std::byte*) {
     auto* broken = reinterpret_cast<double*>(args.back());
     const std::size_t devices = args.size() - 1;
@@ -374,9 +374,9 @@ Prepared prepare(const AnyBroken&, const OpForm& form, const Context&) {
       Sources<double> costs;
       for (; device < devices && costs.count < kMostSources; ++device) costs.add(args[device]);
       for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
-        double any = goes_on ? broken[0] : 0;
+        double any = goes_on ? non_finite[0] : 0;
         for (int i = 0; i < costs.count; ++i) any = costs.from[i][0] != 0 ? 1 : any;
-        broken[0] = any;
+        non_finite[0] = any;
       });
     }
   });

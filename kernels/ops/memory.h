@@ -16,16 +16,16 @@ struct LoadImages {
   bool mean = false;
   /// (C,H,W) of images that are copied whole, each with its Crop (crop.h): src holds their bytes, and the
   /// visible part has the size of `from`. Empty: src holds the visible parts alone.
-  Dims whole = {};
+  Dims uncropped = {};
 
   std::string name() const { return "load"; }
   std::vector<Argument> arguments() const {
     std::vector<Argument> all;
-    if (whole.empty())
+    if (uncropped.empty())
       all.push_back(args::read("src", from, source));
     else
-      all.push_back(args::read("src", {from[0], cropped_image_bytes(element_count(whole) * size_of(source))},
-                               DataType::u8));
+      all.push_back(args::read(
+          "src", {from[0], cropped_image_bytes(element_count(uncropped) * size_of(source))}, DataType::u8));
     if (mean) {
       Dims one = from;
       one[0] = 1;

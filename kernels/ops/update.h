@@ -45,10 +45,10 @@ CONVNET_HD constexpr bool keeps_squares(UpdateRule rule) {
 }
 
 /// Updates weights. Gradients are d(cost)/dw summed over images; the gradients of a part are added in the
-/// order of the arguments. The rates come from the step block. Does nothing if broken[0] is not 0, which says
-/// that a cost was not finite. Sets costs[0] = 1 if a weight becomes NaN or infinite, which a relu could hide
-/// from the costs, or if the mean of its squared gradients does, which stops its learning. Each part is a
-/// range of the flat memory of a matrix; padding in it holds zeros and stays zero.
+/// order of the arguments. The rates come from the step block. Does nothing if non_finite[0] is not 0, which
+/// says that a cost was not finite. Sets costs[0] = 1 if a weight becomes NaN or infinite, which a relu could
+/// hide from the costs, or if the mean of its squared gradients does, which stops its learning. Each part is
+/// a range of the flat memory of a matrix; padding in it holds zeros and stays zero.
 struct Update {
   struct Part {
     std::int64_t count = 0;       ///< floats
@@ -85,7 +85,7 @@ struct Update {
     }
     if (scales > 0) all.push_back(args::read("scales", {2 * scales}));
     all.push_back(args::step());
-    all.push_back(args::read("broken", args::unsized(), DataType::f64));
+    all.push_back(args::read("non_finite", args::unsized(), DataType::f64));
     all.push_back(args::costs());
     return all;
   }
@@ -152,15 +152,15 @@ struct Average {
   }
 };
 
-/// broken[0] = 1 if costs[0] of any device is not 0, else 0.
-struct AnyBroken {
+/// non_finite[0] = 1 if costs[0] of any device is not 0, else 0.
+struct AnyNonFinite {
   std::int64_t devices = 1;
 
-  std::string name() const { return "any_broken"; }
+  std::string name() const { return "any_non_finite"; }
   std::vector<Argument> arguments() const {
     std::vector<Argument> all(static_cast<std::size_t>(devices),
                               args::read("costs", args::unsized(), DataType::f64));
-    all.push_back(args::write("broken", {1}, DataType::f64));
+    all.push_back(args::write("non_finite", {1}, DataType::f64));
     return all;
   }
 };

@@ -165,7 +165,8 @@ TEST_CASE("place that is interrupted while it writes leaves no temporary file") 
   const auto is_half_made = [&] {
     for (const std::string& name : files_in(shop.path())) {
       std::error_code gone;
-      if (name.starts_with("placed.cfg.convnet-tmp-") && std::filesystem::file_size(shop / name, gone) > 0 && !gone)
+      if (name.starts_with("placed.cfg.convnet-tmp-") && std::filesystem::file_size(shop / name, gone) > 0 &&
+          !gone)
         return true;
     }
     return false;

@@ -15,7 +15,7 @@ namespace {
 
 /// The names of all operations of the table.
 constexpr std::array kOperations = {"accumulate",
-                                    "any_broken",
+                                    "any_non_finite",
                                     "average",
                                     "bce.backward",
                                     "bce.forward",

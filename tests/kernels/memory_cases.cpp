@@ -24,7 +24,7 @@ void add_loads(std::vector<OpCase>& cases, const LoadSlice& s) {
 
 /// Images that come whole: (C,H,W), the size of what is seen, and the part of it that is taken.
 struct WholeSlice {
-  Dims whole, seen, to;
+  Dims uncropped, seen, to;
   std::int64_t offset;
 };
 void add_whole_loads(std::vector<OpCase>& cases, const WholeSlice& s) {
@@ -32,15 +32,19 @@ void add_whole_loads(std::vector<OpCase>& cases, const WholeSlice& s) {
   for_loads([&](DataType type, bool mean, bool bf16) {
     Dims to = s.to;
     to.insert(to.begin(), std::ssize(crops));
-    const std::int64_t pixels = element_count(s.whole);
-    cases.push_back(
-        {LoadImages{{std::ssize(crops), s.whole[0], s.seen[0], s.seen[1]}, to, s.offset, type, mean, s.whole},
-         {},
-         {type == DataType::u8 ? whole_images<std::uint8_t>(pixels, crops)
-                               : whole_images<float>(pixels, crops)},
-         {},
-         bf16 ? 0.004 : 0,
-         bf16});
+    const std::int64_t pixels = element_count(s.uncropped);
+    cases.push_back({LoadImages{{std::ssize(crops), s.uncropped[0], s.seen[0], s.seen[1]},
+                                to,
+                                s.offset,
+                                type,
+                                mean,
+                                s.uncropped},
+                     {},
+                     {type == DataType::u8 ? whole_images<std::uint8_t>(pixels, crops)
+                                           : whole_images<float>(pixels, crops)},
+                     {},
+                     bf16 ? 0.004 : 0,
+                     bf16});
   });
 }
 

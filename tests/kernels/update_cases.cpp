@@ -33,7 +33,7 @@ OpCase with_rates(const OpDesc& op, float clip_norm = 0) {
   c.raw.resize(args.size());
   for (std::size_t k = 0; k < args.size(); ++k) {
     if (args[k].name == "step") c.raw[k] = more_rates(clip_norm);
-    if (args[k].name == "broken" || args[k].name == "costs") c.raw[k] = doubles({0});
+    if (args[k].name == "non_finite" || args[k].name == "costs") c.raw[k] = doubles({0});
     if (args[k].name != "squares" || args[k].access == Access::write) continue;
     for (std::int64_t i = 0; i < element_count(args[k].dims); ++i)
       c.inputs[k].push_back(0.01 * static_cast<double>(1 + i % 7));
@@ -133,12 +133,12 @@ std::vector<OpCase> update_cases() {
     if (broken < flags.size()) flags[broken] = 1;
     std::vector<std::vector<std::byte>> costs;
     for (const double flag : flags) costs.push_back(doubles({flag, 7}));
-    cases.push_back({AnyBroken{std::ssize(flags)}, {}, costs, {}, 0});
+    cases.push_back({AnyNonFinite{std::ssize(flags)}, {}, costs, {}, 0});
   }
   for (const Values& flags : std::vector<Values>{{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {
     std::vector<std::vector<std::byte>> costs;
     for (const double flag : flags) costs.push_back(doubles({flag, 7}));
-    cases.push_back({AnyBroken{std::ssize(flags)}, {}, costs, {}, 0});
+    cases.push_back({AnyNonFinite{std::ssize(flags)}, {}, costs, {}, 0});
   }
 
   for (Constrain op : constraints())

@@ -226,7 +226,7 @@ TEST_CASE("an update writes the new weights as bf16 as well", "[update]") {
 TEST_CASE("any device's broken cost is seen", "[update]") {
   for (const std::vector<double>& costs :
        {std::vector<double>{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {
-    OpRun op(cpu::prepare(AnyBroken{3}, {}));
+    OpRun op(cpu::prepare(AnyNonFinite{3}, {}));
     for (std::size_t d = 0; d < 3; ++d) op.set_raw(d, std::vector<double>{costs[d], 7});
     op.set_raw(3, std::vector<double>{5});
     op.run();

@@ -154,7 +154,7 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
   return outputs;
 }
 
-StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look) {
+StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool collects) {
   const Plan& plan = prepare(phase, batch.images());
   const StepInputs inputs = inputs_of(batch, iteration);
   StepOutcome outcome;
@@ -179,9 +179,9 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
       outcome.outputs[graph().nodes[task.node].name] = net_->executor().read(&plan, use.buffer);
     }
   };
-  const StepResult result = look ? net_->run(plan, inputs, nullptr, after_task) : net_->run(plan, inputs);
+  const StepResult result = collects ? net_->run(plan, inputs, nullptr, after_task) : net_->run(plan, inputs);
   outcome.costs.assign(result.costs.begin() + 1, result.costs.end());
-  if (!look) return outcome;
+  if (!collects) return outcome;
   for (const Node& node : graph().nodes) {
     // A layer without a task has its input's output; a fused one shows its user's.
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))

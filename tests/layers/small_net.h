@@ -107,8 +107,8 @@ class SmallNet {
   const Plan& prepare(Phase phase, std::int64_t images);
   /// Returns what a step on `batch`, which must live until then, needs from the host.
   StepInputs inputs_of(const Minibatch& batch, std::uint64_t iteration) const;
-  /// Runs one minibatch; training updates the weights. `look`: outputs and gradients are collected, too.
-  StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
+  /// Runs one minibatch; training updates the weights. `collects`: outputs and gradients are collected, too.
+  StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool collects = false);
   /// Runs a test and returns what OutputReader reads of every layer of the file that has features of its own.
   /// Layers that apply the relu of the layer above are left out.
   std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch);

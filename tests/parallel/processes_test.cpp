@@ -424,7 +424,7 @@ TEST_CASE("what each process brings comes to all") {
 TEST_CASE("an error of one process is thrown by all") {
   run_processes(3, [&](Processes& processes) {
     const std::string error = error_of<InputError>([&] {
-      processes.together([&] {
+      processes.run_collectively([&] {
         if (processes.rank() == 1) throw InputError("no such file");
       });
     });
@@ -436,7 +436,7 @@ TEST_CASE("an error of one process is thrown by all") {
 TEST_CASE("an error that all processes find is told without ranks") {
   run_processes(3, [&](Processes& processes) {
     const std::string error =
-        error_of<RunError>([&] { processes.together([] { throw RunError("the disk is full"); }); });
+        error_of<RunError>([&] { processes.run_collectively([] { throw RunError("the disk is full"); }); });
     expect(error == "the disk is full", error);
     expect(processes.all_know(), "all know");
   });

@@ -76,7 +76,7 @@ TEST_CASE("simulation: two devices run side by side and wait for each other's re
 
 TEST_CASE("simulation: streams run at the same time or take turns") {
   const Plan plan = plan_of({{TaskKind::backward, 0},
-                             {TaskKind::reduce_update, 0, Stream::update, {0}},
+                             {TaskKind::reduce_scatter_update, 0, Stream::update, {0}},
                              {TaskKind::backward, 0},
                              {TaskKind::backward, 0}});
   const Seconds seconds = {1, 4, 2, 2};
@@ -219,8 +219,8 @@ TEST_CASE("what a simulation says, as JSON and as text") {
   const Plan plan = plan_of({{TaskKind::zero, 0},
                              {TaskKind::forward, 0, Stream::compute, {}, 0},
                              {TaskKind::backward, 0, Stream::compute, {}, 1},
-                             {TaskKind::reduce_update, 1, Stream::update, {2}, 1},
-                             {TaskKind::publish, 0, Stream::update, {3}, 1},
+                             {TaskKind::reduce_scatter_update, 1, Stream::update, {2}, 1},
+                             {TaskKind::all_gather, 0, Stream::update, {3}, 1},
                              {TaskKind::forward, 0, Stream::compute, {4}, 0}});
   const Simulation s = simulate(plan, {0, 0.2, 0.3, 0.25, 0.15, 0.1}, true);
   const json j = simulation_json(s, plan, graph, "a test machine");
@@ -243,7 +243,7 @@ TEST_CASE("what a simulation says, as JSON and as text") {
   CHECK(text.find("device 0: busy 75.0% (compute 60.0%, communication 15.0%)\n") != std::string::npos);
   CHECK(text.find("compute 60.0%, communication 40.0%, waiting 0.0%\n") != std::string::npos);
   CHECK(text.find("   30.0%  conv1 forward\n") != std::string::npos);
-  CHECK(text.find("   25.0%  fc " + std::string(to_string(TaskKind::reduce_update)) + "\n") !=
+  CHECK(text.find("   25.0%  fc " + std::string(to_string(TaskKind::reduce_scatter_update)) + "\n") !=
         std::string::npos);
 }
 

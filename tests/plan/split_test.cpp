@@ -70,10 +70,10 @@ TEST_CASE("updates and messages of several layers are described by what they are
   std::set<std::string> updates, received;
   for (const Task& task : plan.tasks) {
     if (task.node.exists()) continue;
-    if (task.kind == TaskKind::reduce_update) updates.insert(describe(plan, task, net.graph));
+    if (task.kind == TaskKind::reduce_scatter_update) updates.insert(describe(plan, task, net.graph));
     if (task.kind == TaskKind::receive) received.insert(describe(plan, task, net.graph));
   }
-  CHECK(updates.contains("conv2, conv1 reduce+update: update, device 0"));
+  CHECK(updates.contains("conv2, conv1 reduce-scatter+update: update, device 0"));
   CHECK(received.contains("d fc2.biases, d fc1.weights.pool2 receive, device 1"));
   CHECK(
       received.contains("d fc1.biases, d conv2.weights.pool1, d conv2.biases and 1 more receive, device 1"));

@@ -30,7 +30,7 @@ Plan traced_plan() {
   Plan plan = plan_of({{TaskKind::forward, 0, Stream::compute, {}, 0},
                        {TaskKind::copy, 1, Stream::copy, {0}, 0},
                        {TaskKind::backward, 1, Stream::compute, {1}, 1},
-                       {TaskKind::reduce_update, 0, Stream::update, {2}, -1}});
+                       {TaskKind::reduce_scatter_update, 0, Stream::update, {2}, -1}});
   plan.tasks[2].flops = 12345;
   plan.tasks[2].bytes = 678;
   plan.tasks[2].pass = 3;

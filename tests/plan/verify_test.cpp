@@ -220,7 +220,7 @@ TEST_CASE("verify finds weights as bf16 that are not those of the update") {
       const std::vector<BufferUse>& uses = good.tasks[t].uses;
       for (std::size_t k = 0; k < uses.size(); ++k) {
         if (!is_copy(uses[k])) continue;
-        ++(good.tasks[t].kind == TaskKind::publish ? fetches : updates);
+        ++(good.tasks[t].kind == TaskKind::all_gather ? fetches : updates);
         CHECK_FALSE(passes(without_rounding(good, t, k), net->graph));
         // Two matrices are rounded into each other's copies.
         for (std::size_t other = k + 1; other < uses.size(); ++other) {
@@ -284,7 +284,8 @@ TEST_CASE("verify finds weights that are fetched before they are there") {
   int moved = 0;
   for (const TaskId t : good.tasks.ids()) {
     for (const TaskId before : good.tasks[t].after) {
-      if (good.tasks[t].kind != TaskKind::publish || good.tasks[before].kind != TaskKind::publish) continue;
+      if (good.tasks[t].kind != TaskKind::all_gather || good.tasks[before].kind != TaskKind::all_gather)
+        continue;
       // A neighbour fetches before the device that it fetches from has done so. All else is made to agree.
       Plan bad = good;
       bad.tasks.erase(bad.tasks.begin() + t.value());

@@ -300,7 +300,7 @@ TEST_CASE("augmented images depend on seed, epoch, batch and place alone", "[aug
   for (const bool shuffle : {false, true}) {
     const auto provider = make(shuffle, 1);
     CHECK(provider->matrices()[0].dims == Dims{1, 4, 4});
-    CHECK(provider->matrices()[0].whole.empty());
+    CHECK(provider->matrices()[0].uncropped.empty());
     const DataBatch whole = provider->read({2, 3}, {});
     for (const LoadRequest& other : {LoadRequest{1, 3}, LoadRequest{2, 2}})
       CHECK(provider->read(other, {}).matrices != whole.matrices);

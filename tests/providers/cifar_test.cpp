@@ -71,10 +71,10 @@ struct Original {
     batch({{"data", array({3072, 5}, "u1", columns(5))}, {"labels", integers({0, 1, 2, 1, 0})}});
   }
   void meta(const std::vector<std::pair<std::string, std::string>>& entries) const {
-    write_file(folder / "batches.meta", whole(dict(entries)));
+    write_file(folder / "batches.meta", pickle_file(dict(entries)));
   }
   void batch(const std::vector<std::pair<std::string, std::string>>& entries) const {
-    write_file(folder / "data_batch_1", whole(dict(entries)));
+    write_file(folder / "data_batch_1", pickle_file(dict(entries)));
   }
   std::string open_error() const {
     return message_of<InputError>([&] { open(folder.path()); });
@@ -130,9 +130,10 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
   SECTION("columns, with any batch numbers") {
     for (int b : {0, 3, 1000})
       write_file(folder / "data_batch_" + std::to_string(b),
-                 whole(dict({{"data", array({3072, 70}, "u1", columns(70))},
-                             {"labels", integers(counted(b, 70, 3))}})));
-    write_file(folder / "batches.meta", whole(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
+                 pickle_file(dict({{"data", array({3072, 70}, "u1", columns(70))},
+                                   {"labels", integers(counted(b, 70, 3))}})));
+    write_file(folder / "batches.meta",
+               pickle_file(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
     const auto provider = open(folder.path());
     CHECK(provider->matrices()[0].dims == Dims{3, 32, 32});
     CHECK(provider->matrices()[1].class_names == std::vector<std::string>{"cat", "dog", "owl"});
@@ -146,10 +147,10 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
   }
   SECTION("rows") {
     for (const char* name : {"data_batch_1", "data_batch_2", "test_batch"})
-      write_file(
-          folder / name,
-          whole(dict({{"data", array({7, 3072}, "u1", rows(7))}, {"labels", integers(counted(0, 7, 3))}})));
-    write_file(folder / "batches.meta", whole(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
+      write_file(folder / name, pickle_file(dict({{"data", array({7, 3072}, "u1", rows(7))},
+                                                  {"labels", integers(counted(0, 7, 3))}})));
+    write_file(folder / "batches.meta",
+               pickle_file(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
     const auto provider = open(folder.path());
     CHECK(holds(provider->load(3), 0, 7));
     CHECK(message_of<InputError>([&] { provider->images_in(4); }) ==
@@ -157,18 +158,17 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
   }
   SECTION("a batch as large as an image is read by whether there is a mean image") {
     const auto square = [&](const std::string& data) {
-      write_file(
-          folder / "data_batch_1",
-          whole(dict({{"data", array({12, 12}, "u1", data)}, {"labels", integers(std::vector<int>(12))}})));
+      write_file(folder / "data_batch_1", pickle_file(dict({{"data", array({12, 12}, "u1", data)},
+                                                            {"labels", integers(std::vector<int>(12))}})));
     };
     square(rows(1).substr(0, 144));
     const std::vector<std::pair<std::string, std::string>> meta = {{"num_vis", integer(12)},
                                                                    {"label_names", names}};
-    write_file(folder / "batches.meta", whole(dict(meta)));
+    write_file(folder / "batches.meta", pickle_file(dict(meta)));
     CHECK(pixels_of(open(folder.path())->load(1))[1] == 7);
     auto original = meta;
     original.emplace_back("data_mean", integers(std::vector<int>(12, 5)));
-    write_file(folder / "batches.meta", whole(dict(original)));
+    write_file(folder / "batches.meta", pickle_file(dict(original)));
     CHECK(pixels_of(open(folder.path())->load(1))[1] == 84);
     CHECK(open(folder.path())->mean_image({1, 1}) == std::vector<float>(12, 5));
   }
@@ -235,9 +235,9 @@ TEST_CASE("cifar reads CIFAR-100 in both forms", "[cifar]") {
     CHECK(holds(provider->load(6), 0, 4));
   };
   const auto write = [&](const std::string& name, int images) {
-    write_file(folder / name, whole(dict({{"data", array({images, 3072}, "u1", rows(images))},
-                                          {"fine_labels", integers(counted(80, images, 100))},
-                                          {"coarse_labels", integers(counted(3, images, 20))}})));
+    write_file(folder / name, pickle_file(dict({{"data", array({images, 3072}, "u1", rows(images))},
+                                                {"fine_labels", integers(counted(80, images, 100))},
+                                                {"coarse_labels", integers(counted(3, images, 20))}})));
   };
   const auto write_binary = [&](const std::string& name, int images) {
     std::string records;
@@ -253,8 +253,8 @@ TEST_CASE("cifar reads CIFAR-100 in both forms", "[cifar]") {
     write("test", 4);
     const std::string twenty = list(std::vector<std::string>(20, str("x")));
     write_file(folder / "meta",
-               whole(dict({{"fine_label_names", list(std::vector<std::string>(100, str("x")))},
-                           {"coarse_label_names", twenty}})));
+               pickle_file(dict({{"fine_label_names", list(std::vector<std::string>(100, str("x")))},
+                                 {"coarse_label_names", twenty}})));
     check();
     write("train", 4);
     CHECK(message_of<InputError>([&] { open(folder.path())->load(1); }) ==
@@ -337,7 +337,7 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
         meta + ": data_mean has 11 numbers, but images have 12 (num_vis)");
   CHECK(error({{"label_names", names}, {"data_mean", array({3}, "f4", "\0\0\xc0\x7f\0\0\0\0\0\0\0\0"s)}}) ==
         meta + ": data_mean holds numbers that are not finite, or beyond any pixel");
-  write_file(set.folder / "batches.meta", whole(integers(std::vector<int>{1})));
+  write_file(set.folder / "batches.meta", pickle_file(integers(std::vector<int>{1})));
   CHECK(without_byte(set.open_error()) == meta + ": a dict should be here, not a list of 1 values");
 }
 
@@ -400,10 +400,10 @@ TEST_CASE("cifar reads images and labels that are stored as other numbers than b
   set.batch({{"data", array({2, 12}, expected)}, {"labels", integers({2, 1})}});
   const std::pair labels("labels"s, integers({0}));
   write_file(set.folder / "data_batch_2",
-             whole(dict({{"data", array({12, 1}, "u1", rows(1).substr(0, 12))}, labels})));
+             pickle_file(dict({{"data", array({12, 1}, "u1", rows(1).substr(0, 12))}, labels})));
   std::vector<float> bad(12);
   bad[3] = std::numeric_limits<float>::infinity();
-  write_file(set.folder / "data_batch_3", whole(dict({{"data", array({12, 1}, bad)}, labels})));
+  write_file(set.folder / "data_batch_3", pickle_file(dict({{"data", array({12, 1}, bad)}, labels})));
   const auto provider = open(set.folder.path());
   CHECK(floats_of(provider->load(1)) == expected);
   CHECK(floats_of(provider->load(2))[2] == 14);

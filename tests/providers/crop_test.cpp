@@ -291,7 +291,7 @@ TEST_CASE("batches that are read again are kept as far as they fit", "[crop]") {
 TEST_CASE("the mean image is cut like a test's images", "[crop]") {
   const auto provider = cropped({4, 0, false});
   CHECK(provider->matrices()[0].dims == Dims{2, 4, 4});
-  CHECK(provider->matrices()[0].whole == Dims{2, 6, 6});
+  CHECK(provider->matrices()[0].uncropped == Dims{2, 6, 6});
   CHECK(provider->matrices()[0].type == DataType::u8);
   CHECK(provider->matrices()[1].classes == 10);
   const PixelStatistics statistics = provider->statistics({1, 1});

@@ -66,7 +66,8 @@ inline std::string sub_batch(const std::vector<std::string>& images,
   std::vector<std::string> data, lists;
   for (const std::string& bytes : images) data.push_back(pickles::str(bytes));
   for (const std::vector<int>& of_image : labels) lists.push_back(pickles::integers(of_image));
-  return pickles::whole(pickles::dict({{"data", pickles::list(data)}, {"labels", pickles::list(lists)}}));
+  return pickles::pickle_file(
+      pickles::dict({{"data", pickles::list(data)}, {"labels", pickles::list(lists)}}));
 }
 
 inline std::string floats(const std::vector<float>& values) {
@@ -82,7 +83,7 @@ inline std::string meta(int classes, int batch_size, int side,
                                                               {"batch_size", pickles::integer(batch_size)},
                                                               {"img_size", pickles::integer(side)}};
   entries.insert(entries.end(), more.begin(), more.end());
-  return pickles::whole(pickles::dict(entries));
+  return pickles::pickle_file(pickles::dict(entries));
 }
 
 /// FOLDER/data_batch_`number`/data_batch_`number`.k, of `size` images each.

@@ -322,7 +322,7 @@ TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image
     return message_of<InputError>([&] { open_images(folder.path())->read({0, 0}, {}); });
   };
   const auto with_labels = [&](const std::string& labels) {
-    return pickles::whole(pickles::dict(
+    return pickles::pickle_file(pickles::dict(
         {{"data", pickles::list({pickles::str(jpeg), pickles::str(jpeg)})}, {"labels", labels}}));
   };
   const std::string three = "F3.0\n", half = "F0.5\n";
@@ -342,7 +342,7 @@ TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image
             .ends_with("image 0 (counted from 0) is of class 0; classes are 1 to 4"));
   CHECK(error(sub_batch({jpeg, jpeg}, {{1}})).ends_with("there are labels of 1 images for 2 images"));
   CHECK(error(sub_batch({}, {})).find("data should be a list of JPEGs") != std::string::npos);
-  CHECK(error(pickles::whole(pickles::dict({{"data", pickles::list({})}}))).find("data should be") !=
+  CHECK(error(pickles::pickle_file(pickles::dict({{"data", pickles::list({})}}))).find("data should be") !=
         std::string::npos);
   CHECK(error(sub_batch(std::vector<std::string>(11, jpeg), std::vector<std::vector<int>>(11, {1})))
             .ends_with("batch 0 has 11 images; batches.meta says 10 (batch_size)"));

@@ -156,7 +156,7 @@ TEST_CASE("without img_size the number of pixels says how large images are", "[i
   const auto write_meta = [&](Entries entries) {
     entries.emplace_back("label_names", pickles::list(std::vector<std::string>(3, pickles::str("x"))));
     entries.emplace_back("batch_size", pickles::integer(20));
-    write_file(folder / "batches.meta", pickles::whole(pickles::dict(entries)));
+    write_file(folder / "batches.meta", pickles::pickle_file(pickles::dict(entries)));
   };
   const auto mean = [](std::int64_t numbers) {
     return std::pair("data_mean"s,

@@ -40,11 +40,11 @@ Entries small_images() {
 TEST_CASE("images of CIFAR's pickles have the names in their files", "[names]") {
   const TempFolder folder;
   write_file(folder / "batches.meta",
-             whole(dict({{"num_vis", integer(48)}, {"label_names", name_list({"a", "b"})}})));
+             pickle_file(dict({{"num_vis", integer(48)}, {"label_names", name_list({"a", "b"})}})));
   const auto write = [&](int batch, const std::string& filenames) {
     Entries entries = small_images();
     if (!filenames.empty()) entries.emplace_back("filenames", filenames);
-    write_file(folder / ("data_batch_" + std::to_string(batch)), whole(dict(entries)));
+    write_file(folder / ("data_batch_" + std::to_string(batch)), pickle_file(dict(entries)));
   };
   write(1, name_list({"w.png", "x.png", "y\n.png", "z.png"}));
   write(2, "");
@@ -70,14 +70,13 @@ TEST_CASE("the batches cut from CIFAR-100's file have their images' names", "[na
   for (int i = 0; i < 100; ++i) labels.push_back("l" + std::to_string(i));
   for (int i = 0; i < 10; ++i) files.push_back(std::to_string(i) + ".png");
   const std::vector<std::string> coarse(labels.begin(), labels.begin() + 20);
-  write_file(
-      folder / "meta",
-      whole(dict({{"fine_label_names", name_list(labels)}, {"coarse_label_names", name_list(coarse)}})));
+  write_file(folder / "meta", pickle_file(dict({{"fine_label_names", name_list(labels)},
+                                                {"coarse_label_names", name_list(coarse)}})));
   const std::vector<int> zeros(10);
-  const std::string split = whole(dict({{"data", array({10, 3072}, "u1", std::string(30720, '\1'))},
-                                        {"fine_labels", integers(zeros)},
-                                        {"coarse_labels", integers(zeros)},
-                                        {"filenames", name_list(files)}}));
+  const std::string split = pickle_file(dict({{"data", array({10, 3072}, "u1", std::string(30720, '\1'))},
+                                              {"fine_labels", integers(zeros)},
+                                              {"coarse_labels", integers(zeros)},
+                                              {"filenames", name_list(files)}}));
   write_file(folder / "train", split);
   write_file(folder / "test", split);
   const auto provider = make_provider("cifar", folder.path(), 1, {});
@@ -94,7 +93,7 @@ TEST_CASE("photographs in pickles have the names in their files", "[names]") {
     Entries entries = {{"data", list({str(items[0].bytes), str(items[1].bytes)})},
                        {"labels", integers({0, 1})}};
     if (!filenames.empty()) entries.emplace_back("filenames", filenames);
-    write_file(folder / ("data_batch_1/data_batch_1." + std::to_string(file)), whole(dict(entries)));
+    write_file(folder / ("data_batch_1/data_batch_1." + std::to_string(file)), pickle_file(dict(entries)));
   };
   ImageOptions options;
   options.image_size = 16;

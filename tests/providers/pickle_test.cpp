@@ -133,7 +133,7 @@ TEST_CASE("what Python 2 writes is read", "[pickle]") {
 
 TEST_CASE("whole-valued floats are integers, others are not", "[pickle]") {
   const auto integers = [](const std::string& bytes) {
-    return parse_pickle(pickles::whole(bytes), "file").integers("labels");
+    return parse_pickle(pickles::pickle_file(bytes), "file").integers("labels");
   };
   const auto error = [&](const std::string& bytes) {
     const std::string text = message_of<InputError>([&] { integers(bytes); });

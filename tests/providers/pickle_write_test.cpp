@@ -11,7 +11,7 @@ using namespace convnet;
 
 namespace {
 
-PickleValue read(const std::string& value) { return parse_pickle(pickles::whole(value), "file"); }
+PickleValue read(const std::string& value) { return parse_pickle(pickles::pickle_file(value), "file"); }
 
 }  // namespace
 

@@ -115,7 +115,7 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   CHECK(report.find("device 1 (physical 7) runs task " + std::to_string(stuck.value()) + " (" +
                     describe(plan, plan.tasks[stuck], net.graph)) != std::string::npos);
   CHECK(report.find("device 0 (physical 4) waits in task") != std::string::npos);
-  CHECK(report.find("reduce+update") != std::string::npos);
+  CHECK(report.find("reduce-scatter+update") != std::string::npos);
   CHECK(report.find("last done:") != std::string::npos);
 }
 
