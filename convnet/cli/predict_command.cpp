@@ -90,7 +90,7 @@ class ImagePredictor {
         statistics_(saved_statistics(trained.checkpoint, trained.options.data, *like_)),
         net_(readable(graph_, answer_.layers), *like_, trained.options.devices, trained.options.step,
              statistics_.mean, false) {
-    net_.prepare(Phase::test, static_cast<std::int64_t>(run_collectively()) * like_->views());
+    net_.prepare(Phase::test, static_cast<std::int64_t>(images_at_once()) * like_->views());
     net_.load(trained.checkpoint.tensors, trained.checkpoint.file);
     reader_.emplace(net_, answer_.layers);
   }
@@ -103,7 +103,7 @@ class ImagePredictor {
     return sizes;
   }
   /// Returns how many images are computed at a time.
-  std::size_t run_collectively() const {
+  std::size_t images_at_once() const {
     return static_cast<std::size_t>(std::max(1, trained_.options.step.mini / like_->views()));
   }
 
@@ -205,7 +205,7 @@ void predict_command(const std::vector<std::string>& args) {
     ProgressLine line("predict...", true, ProgressStream::err);
     std::int64_t done = 0;
     while (true) {
-      const PredictInputs::Piece piece = inputs.next(predictor.run_collectively());
+      const PredictInputs::Piece piece = inputs.next(predictor.images_at_once());
       if (piece.empty()) break;
       std::vector<Prediction> predictions = piece.left_out;
       if (!piece.images.empty())

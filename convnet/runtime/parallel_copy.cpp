@@ -8,10 +8,8 @@
 namespace convnet {
 
 void copy_in_threads(std::byte* dst, const std::byte* src, std::int64_t bytes, const CopySharing& sharing) {
-  const std::int64_t most = sharing.most_threads > 0
-                                ? sharing.most_threads
-                                : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  const std::int64_t pieces = std::clamp<std::int64_t>(bytes / sharing.smallest_piece, 1, most);
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>(bytes / sharing.smallest_piece, 1, sharing.most_threads);
   const auto copy_piece = [=](std::int64_t i) {
     const std::int64_t begin = bytes * i / pieces, end = bytes * (i + 1) / pieces;
     if (begin < end) std::memcpy(dst + begin, src + begin, static_cast<std::size_t>(end - begin));

@@ -10,8 +10,8 @@ namespace convnet {
 
 /// How a copy is divided among threads.
 struct CopySharing {
-  int most_threads = 0;                   ///< 0: one for each core, at most 8, because more help little
-  std::int64_t smallest_piece = 4 << 20;  ///< fewest bytes that are worth a thread
+  int most_threads = 1;                                          ///< the calling thread included
+  std::int64_t smallest_piece = 4 << 20;                         ///< fewest bytes that are worth a thread
   std::function<std::thread(std::function<void()>)> start = {};  ///< default: starts a thread
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "convnet/base/clock.h"
+#include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/runtime/parallel_copy.h"
 
@@ -63,7 +64,8 @@ QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Tab
       address_(std::move(address)),
       stall_seconds_(stall_seconds),
       processes_(processes),
-      process_(processes == nullptr ? 0 : processes->rank()) {
+      process_(processes == nullptr ? 0 : processes->rank()),
+      copy_threads_(std::min(usable_cores(), 8)) {  // more help little
   if (processes != nullptr) communicator_ = make_communicator(plans, backend, physical, *processes);
   for (const DeviceId device : plans_.device_ids()) {
     const bool here = is_here(device);
@@ -171,7 +173,9 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads, const M
   }
   inputs.holds.clear();
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (inputs.host[m]) copy_in_threads(inputs.host[m]->data(), matrices[m], inputs.host[m]->bytes());
+    if (inputs.host[m])
+      copy_in_threads(inputs.host[m]->data(), matrices[m], inputs.host[m]->bytes(),
+                      {.most_threads = copy_threads_});
   }
   for (const Load& load : loads)
     input_queues_[load.device]->copy(inputs.device[load.device][load.matrix]->data() + load.begin,

@@ -165,7 +165,8 @@ class QueueRunner {
   bool stalled_ = false;
   Processes* processes_;
   int process_;
-  std::vector<DeviceId> here_;                  ///< the devices of this process
+  int copy_threads_;            ///< threads that copy the inputs of a step to where GPUs read them
+  std::vector<DeviceId> here_;  ///< the devices of this process
   std::unique_ptr<Communicator> communicator_;  ///< null: messages pass through the host
   std::vector<std::unique_ptr<Queue>> queues_;  ///< by device and stream, of this process's devices
   std::deque<TaskId> to_send_;  ///< messages that are being copied to the host, in the order of sending

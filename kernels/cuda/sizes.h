@@ -69,7 +69,7 @@ struct CutSizes {
       : images(view.last ? view.n * view.spatial() : view.n),
         pixels(view.last ? 1 : view.spatial()),
         channels(view.c),
-        run_collectively(lanes_of(view)) {
+        together(lanes_of(view)) {
     constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
     constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
     constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
