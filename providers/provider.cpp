@@ -20,8 +20,8 @@
 namespace convnet {
 
 std::int64_t MatrixInfo::image_bytes() const {
-  return whole.empty() ? element_count(dims) * size_of(type)
-                       : cropped_image_bytes(element_count(whole) * size_of(type));
+  return uncropped.empty() ? element_count(dims) * size_of(type)
+                           : cropped_image_bytes(element_count(uncropped) * size_of(type));
 }
 
 DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count) {
