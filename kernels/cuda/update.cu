@@ -181,7 +181,7 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
         float* sums = as_floats(workspace);
         const float* scales = scaled ? as_floats(args[args.size() - 4]) : nullptr;
         const std::byte* step_block = args[args.size() - 3];
-        const auto* broken = reinterpret_cast<const double*>(args[args.size() - 2]);
+        const auto* non_finite = reinterpret_cast<const double*>(args[args.size() - 2]);
         auto* costs = reinterpret_cast<double*>(args[args.size() - 1]);
         for (auto part = parts.begin(); part != parts.end();) {
           Steps steps;
@@ -367,7 +367,7 @@ Prepared prepare(const Average& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const AnyNonFinite&, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(form, [](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    auto* broken = reinterpret_cast<double*>(args.back());
+    auto* non_finite = reinterpret_cast<double*>(args.back());
     const std::size_t devices = args.size() - 1;
     for (std::size_t device = 0; device < devices;) {
       const bool goes_on = device > 0;
