@@ -135,7 +135,7 @@ TEST_CASE("hosts with a device each tell each other of costs that are not finite
           if (knows.contains(sender.uses[k].buffer))
             knows[task.uses[k].buffer] = knows[sender.uses[k].buffer];
       }
-      if (std::holds_alternative<AnyBroken>(task.op) && !is_message(task.kind)) {
+      if (std::holds_alternative<AnyNonFinite>(task.op) && !is_message(task.kind)) {
         std::set<DeviceId> all;
         for (std::size_t k = 0; k + 1 < task.uses.size(); ++k)
           all.merge(std::set(knows.at(task.uses[k].buffer)));

@@ -92,7 +92,7 @@ TEST_CASE("rates drop after tests without a better one, and stop at the least pr
 TEST_CASE("gradients are checked on one view of each image") {
   CHECK(parse_train_options({{"multiview-test", "1"}}).data.multiview_test);
   CHECK_FALSE(
-      parse_train_options({{"multiview-test", "1"}, {"check-grads", "force-save", "1"}}).data.multiview_test);
+      parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
 }
 
 TEST_CASE("times have units or are those of Slurm") {
