@@ -75,24 +75,20 @@ Values run_over_addend(const OpDesc& op, DataType type, const std::vector<Values
   const cpu::Prepared prepared = winograd(op, type);
   REQUIRE(prepared != nullptr);
   std::vector<test::GuardedBuffer> buffers;
-  std::vector<std::byte*> pointers;
   const auto plain = [](const Dims& dims) { return TensorDesc{dims, DataType::f32, nullptr}; };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorDesc& arg = prepared->args()[i];
-    std::vector<float> values(inputs[i].begin(), inputs[i].end());
-    buffers.emplace_back(arg.bytes());
-    std::byte* from_to[] = {reinterpret_cast<std::byte*>(values.data()), buffers.back().data()};
-    cpu::prepare(Reorder{plain(arg.dims), arg}, {})->run(from_to, nullptr, nullptr);
+    const std::vector<std::byte> bytes =
+        test::reordered(test::packed(inputs[i], DataType::f32), plain(arg.dims), arg);
+    std::copy(bytes.begin(), bytes.end(), buffers.emplace_back(arg.bytes()).data());
   }
+  std::vector<std::byte*> pointers;
   for (test::GuardedBuffer& buffer : buffers) pointers.push_back(buffer.data());
   pointers.push_back(buffers.back().data());
   test::GuardedBuffer workspace(prepared->workspace_bytes());
   prepared->run(pointers, workspace.data(), nullptr);
   const TensorDesc& result = prepared->args().back();
-  std::vector<float> values(static_cast<std::size_t>(element_count(result.dims)));
-  std::byte* from_to[] = {buffers.back().data(), reinterpret_cast<std::byte*>(values.data())};
-  cpu::prepare(Reorder{result, plain(result.dims)}, {})->run(from_to, nullptr, nullptr);
-  return {values.begin(), values.end()};
+  return test::unpacked(test::reordered(buffers.back().copy(), result, plain(result.dims)), DataType::f32);
 }
 
 void check(const ConvGeometry& g, DataType type) {

@@ -601,7 +601,6 @@ TEST_CASE("mistakes of single layers are located") {
       {section("x", "cost.crossent", "inputs=tags,f"), "inputs=tags,f", {"softmax"}, "[x]\ncoeff=1\n"},
       {section("x", "cost.sum2", "inputs=f children=logprob"), "children", {"logprob"}, "[x]\ncoeff=1\n"},
       {section("x", "cost.sum2", "inputs=f children=nobody"), "children", {"nobody"}, "[x]\ncoeff=1\n"},
-      {section("x", "cost.sum2", "inputs=f"), "[x]", {"coeff"}},
   };
   for (const Mistake& m : mistakes) {
     const std::string definition =

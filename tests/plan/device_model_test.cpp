@@ -219,8 +219,8 @@ TEST_CASE("model file: texts that are no model") {
   contains(error_of(""), "is no JSON");
   contains(error_of("{\n\"name\": \"x\",\n\"flops\": }\n"), "model.json:3: is no JSON: syntax error");
   contains(error_of("{\"name\": \"x\""), "is no JSON");
-  contains(error_of("{\"name\": \"\xff\xfe\"}"), "is no JSON");
-  contains(error_of(std::string("{\"name\": \"a\0b\"}", 14)), "is no JSON");
+  contains(error_of("{\"name\": \"\xff\xfe\"}"), "model.json:1: holds bytes that are no UTF-8");
+  contains(error_of(std::string("{\"name\": \"a\0b\"}", 14)), "model.json:1: holds a NUL byte");
   contains(error_of("[1, 2]"), "a device model is a JSON object");
   contains(error_of("3"), "a device model is a JSON object");
   contains(error_of(std::string(500000, '[')), "is nested too deeply");

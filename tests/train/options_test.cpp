@@ -91,8 +91,7 @@ TEST_CASE("rates drop after tests without a better one, and stop at the least pr
 
 TEST_CASE("gradients are checked on one view of each image") {
   CHECK(parse_train_options({{"multiview-test", "1"}}).data.multiview_test);
-  CHECK_FALSE(
-      parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
+  CHECK_FALSE(parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
 }
 
 TEST_CASE("times have units or are those of Slurm") {
@@ -135,8 +134,8 @@ TEST_CASE("checkpoints store all options but those of one invocation") {
     if (!spec.saved) unsaved.insert(spec.param.key);
   // Where a run starts and how it ends, what is tested instead, and what is reported. Changes of a net are in
   // the checkpoint's definition, and the machine that a search was for in its placement.
-  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "test-only",
-                                         "json", "write-features", "feature-path", "test-out", "logreg-name",
-                                         "confusion", "conv-to-local", "unshare-weights", "model", "verbose",
-                                         "profile"});
+  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "force-save",
+                                         "test-only", "json", "write-features", "feature-path", "test-out",
+                                         "logreg-name", "confusion", "conv-to-local", "unshare-weights",
+                                         "model", "verbose", "profile"});
 }
