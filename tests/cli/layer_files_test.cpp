@@ -406,7 +406,7 @@ TEST_CASE("layers that need no learning parameters take only their own keys from
   CHECK(count(run.out, "_dropout ") == 2);  // of conv1 and fc10, not of the pool, the dropout and the softmax
 }
 
-TEST_CASE("--set gives layers without a section, and [DEFAULT], other values") {
+TEST_CASE("values of --set count for layers without a section and for DEFAULT") {
   const Workshop shop;
   shop.write(kDefinition, "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n");
   run_well(planning(shop, {"--set", "conv1.epsW=0.5,DEFAULT.momW=0.1,DEFAULT.wc=0.1"}));

@@ -581,8 +581,8 @@ TEST_CASE("a data set that is not whole is refused with the file at fault") {
   check_file(images, good_images + "x", images + ": too long");
   check_file(images, good_labels, images + ": the magic number is 0x00000801");
   check_file(images, "\x1f\x8b\x08" + good_images, images + ": corrupt gzip data");
-  check_file(labels, replaced(good_labels, std::string(1, '\x07'), "\x0a"),
-             labels + ": record 1 (counted from 0) is label 10; labels are 0 to 9");
+  check_file(labels, replaced(good_labels, std::string(1, '\x07'), "\x4d"),
+             labels + ": record 1 (counted from 0) is label 77; labels are 0 to 61");
   check_file(labels, idx_file({39}, std::string(39, '\0')),
              images + " holds 40 images, but " + labels + " holds 39 labels");
 

@@ -350,11 +350,10 @@ TEST_CASE("plan and bench take a checkpoint, without its files and its data set"
 TEST_CASE("plan --json prints one JSON object and reads no image") {
   const Workshop shop;
   shop.write_data();
-  // The headers alone: a program that read the images would fail.
-  for (const char* stem : {"train", "t10k"}) {
+  // The headers alone: a program that read the images would fail. Labels are read, because they tell the
+  // classes.
+  for (const char* stem : {"train", "t10k"})
     std::filesystem::resize_file(shop.data_path() + "/" + stem + "-images-idx3-ubyte", 16);
-    std::filesystem::resize_file(shop.data_path() + "/" + stem + "-labels-idx1-ubyte", 8);
-  }
   const Outcome run = run_well(
       Args{"plan", "--json", "--mini=20", "--data-provider=mnist", "--data-path=" + shop.data_path()} +
       shop.net());
