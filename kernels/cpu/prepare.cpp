@@ -8,7 +8,7 @@
 namespace convnet::cpu {
 
 extern "C" const OwnKernels convnet_own_kernels_base;
-#if defined(__x86_64__)
+#if defined(CONVNET_KERNELS_BY_INSTRUCTION_SET)
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
 const OwnKernels& own_kernels(InstructionSet set) {
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
