@@ -115,9 +115,9 @@ Schedule Schedule::parse(std::string_view text) {
   const double last =
       steps ? schedule.base_ * std::pow(schedule.factor_, static_cast<double>(schedule.at_.size()))
             : schedule.base_ / schedule.target_factor_;
-  constexpr double kLargest = std::numeric_limits<float>::max();
+  constexpr double kLargestRate = std::numeric_limits<float>::max();
   // A base that is too large is refused as any other number is.
-  if (std::abs(schedule.base_) <= kLargest && !(std::abs(last) <= kLargest))
+  if (std::abs(schedule.base_) <= kLargestRate && !(std::abs(last) <= kLargestRate))
     fail(name + ": the last rate, base" +
          (steps ? "*factor^" + std::to_string(schedule.at_.size()) : "/tgtFactor") +
          ", is larger than fp32 holds, 3.4e+38");

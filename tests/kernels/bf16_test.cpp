@@ -219,7 +219,7 @@ TEST_CASE("own kernels of every instruction set round as the host does, subnorma
   int sets = 0;
   for (const InstructionSet set : {InstructionSet::base, InstructionSet::avx2, InstructionSet::avx512_core,
                                    InstructionSet::avx512_core_bf16}) {
-    if (set > instruction_set() || (set == InstructionSet::base && instruction_set() > set)) continue;
+    if (set > instruction_set()) continue;
     INFO(name_of(set));
     ++sets;
     const cpu::OwnKernels& kernels = cpu::own_kernels(set);
@@ -365,7 +365,8 @@ TEST_CASE("products in f32 of activations stored as bf16 take a minibatch in pie
       const double sums = test::rounding_of(static_cast<double>(g.n * g.oh * g.ow));
       CHECK(test::relative_error(actual[i], expected[i]) <= (rounds ? 1.0 / 256 : sums));
     }
-    CHECK(stored->workspace_bytes() < 2 * bytes);  // less than all of them as f32
+    // Less than all of them as f32. Without AVX2 oneDNN computes by columns, which take more.
+    if (instruction_set() >= InstructionSet::avx2) CHECK(stored->workspace_bytes() < 2 * bytes);
   };
   check_pieces(ConvForward{g, true, false, true}, {src, weights, bias, {}});
   check_pieces(ConvForward{g, false, true, false}, {src, weights, before});
