@@ -104,11 +104,12 @@ std::string bash_script() {
          "  ((COMP_CWORD > 1)) || words+=' --version " +
          command_names() +
          "'\n"
+         "  # The first word may be a command, an option, or a folder to train on.\n"
+         "  [[ -z $kind ]] || ((COMP_CWORD == 1)) || words=\n"
+         "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
          "  if [[ -n $kind ]]; then\n"
          "    compopt -o filenames 2>/dev/null\n"
-         "    mapfile -t COMPREPLY < <(compgen -A \"$kind\" -- \"$current\")\n"
-         "  else\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+         "    mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY < <(compgen -A \"$kind\" -- \"$current\")\n"
          "  fi\n"
          "}\n"
          "complete -F _convnet convnet\n";
