@@ -77,9 +77,9 @@ auto prefer_hinted(const Make& make, const dnnl::memory::desc& any,
 /// ms.
 constexpr double kSmallFlops = 5e7;
 
-/// The address space that must be left where oneDNN may make code: some tens of pieces of up to 256 KiB, and
-/// heaps of threads.
-constexpr std::size_t kSpaceForCode = std::size_t{8} << 20;
+/// The address space that must be left where oneDNN may make code: pieces of up to 256 KiB, of which the
+/// first matrix product of a process makes several tens at once, and heaps of threads.
+constexpr std::size_t kSpaceForCode = std::size_t{32} << 20;
 /// Throws DeviceError if the limit of address space leaves less. oneDNN 2.6 does not survive that: it writes
 /// to address 0.
 void require_space_for_code();
