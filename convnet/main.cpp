@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "convnet/base/available_memory.h"
 #include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
@@ -142,6 +143,7 @@ int main(int argc, char** argv) {
     // A write that fails says so, which is better than a signal: files and training are saved then.
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
     convnet::remove_temporaries_at_end_signals();
+    convnet::share_heap_if_limited();
     return run_with_streams({argv + 1, argv + argc});
   });
 }

@@ -1,5 +1,6 @@
 #include "convnet/base/available_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -73,6 +74,11 @@ std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& fi
   return std::max<std::int64_t>(0, *limit - *used + std::min(caches, *used));
 }
 
+bool is_address_space_limited() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 }  // namespace
 
 std::int64_t available_memory(const std::string& root) {
@@ -86,9 +92,12 @@ std::int64_t available_memory(const std::string& root) {
   return available;
 }
 
+void share_heap_if_limited() {
+  if (is_address_space_limited()) mallopt(M_ARENA_MAX, 1);
+}
+
 bool has_address_space(std::size_t bytes) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  if (!is_address_space_limited()) return true;
   void* const space = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return space != MAP_FAILED && ::munmap(space, bytes) == 0;
 }
