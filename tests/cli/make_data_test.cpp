@@ -224,7 +224,8 @@ TEST_CASE("make-data names what is wrong with its options") {
   check_refused(source.args("set", {"--dst", source.folder.path()}),
                 ": lies in --src; choose a folder outside");
   check_refused(source.args("set", {"--src", source.folder / "none"}), source.folder / "none: no such file");
-  check_refused(source.args("set", {"--src", source.folder / "val/cat/9.png"}), "val/cat/9.png: is a PNG, not a tar");
+  check_refused(source.args("set", {"--src", source.folder / "val/cat/9.png"}),
+                "val/cat/9.png: is a PNG, not a tar");
   CHECK_FALSE(std::filesystem::exists(source.target / "set"));
 
   write_below(source.folder.path(), "train/dog/bad.png", "no image");
