@@ -6,7 +6,7 @@
 
 namespace convnet {
 
-/// What the machine grants a process.
+/// The cores and the time on them that the machine grants a process.
 struct Cores {
   /// A limit on the time on all cores together, which the processes of a control group share.
   struct Quota {

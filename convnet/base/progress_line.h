@@ -33,7 +33,7 @@ struct ProgressTexts {
 std::string progress_text(const ProgressTexts& usual, const ProgressTexts& narrow, double done,
                           std::size_t columns);
 
-/// What a caller adds to a ProgressLine, for wide and narrow terminals.
+/// Texts that a caller adds to a ProgressLine, for wide and narrow terminals.
 struct ProgressAdditions {
   struct Texts {
     std::string before_bar;  ///< takes the place of the title

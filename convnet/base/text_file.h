@@ -11,7 +11,7 @@
 
 namespace convnet {
 
-/// What becomes of a text that is not UTF-8.
+/// How a text that is not UTF-8 is treated.
 enum class NotUtf8 {
   is_latin1,  ///< it is read as Latin-1
   is_error    ///< for names of files, which must keep their bytes

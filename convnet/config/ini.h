@@ -34,7 +34,7 @@ struct IniFile {
   std::string path;
   std::string text;                  ///< the whole file as read
   std::vector<IniSection> sections;  ///< in order of first appearance, without [DEFAULT]
-  /// What a section without a line inherits from [DEFAULT]; a value with a wrong %(key)s is as it is written.
+  /// The values of [DEFAULT] for layers without a section; one with a wrong %(key)s stays as it is written.
   IniSection defaults = {};
   const IniSection* find(std::string_view name) const;
   /// Returns the section, or `defaults` if there is none; null if [DEFAULT] has no values either.

@@ -15,9 +15,8 @@ namespace convnet {
 /// small matrices, so one task of a device updates several of them.
 class UpdateWriter {
  public:
-  /// Of `plan`, the phase, the number of images with their views, and the topology are used. `clips` says
-  /// whether updates clip the gradient by its norm. All arguments that are references must outlive the
-  /// writer.
+  /// Uses the phase, the number of images with their views, and the topology of `plan`. `clips` says whether
+  /// updates clip the gradient by its norm. All arguments that are references must outlive the writer.
   UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, bool clips,
                TaskEmitter& emitter);
 
