@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <array>
+#include <bit>
 
 namespace convnet {
 
@@ -28,6 +29,10 @@ std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t crc = 0xFFFFFFFFU;
   for (const char c : bytes) crc = crc >> 8U ^ table.at((crc ^ static_cast<unsigned char>(c)) & 0xFFU);
   return ~crc;
+}
+
+std::uint32_t masked_crc32c(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + std::uint32_t{0xA282EAD8};
 }
 
 }  // namespace convnet

@@ -36,5 +36,8 @@ class Crc32 {
 
 /// Returns the CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
+/// Returns the CRC-32C of bytes as TFRecord files hold it: rotated and shifted, because checksums of
+/// checksums are weak.
+std::uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace convnet

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "convnet/base/checksum.h"
+
 namespace convnet {
 namespace {
 
@@ -106,17 +108,6 @@ std::uint64_t little_endian(std::string_view bytes, std::size_t at, std::size_t 
   return value;
 }
 
-/// Returns the masked CRC-32C with which TFRecord secures the length of a record.
-std::uint32_t tf_checksum(std::string_view bytes) {
-  std::uint32_t crc = 0xffffffffU;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (0x82f63b78U & (0U - (crc & 1U)));
-  }
-  crc = ~crc;
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
-}
-
 /// Returns which zip this is, by the name of its first file.
 const FileFormat* zip_format(std::string_view first) {
   const std::string_view name = first.size() > 30 ? first.substr(30) : std::string_view();
@@ -175,7 +166,7 @@ const FileFormat* find_binary_format(std::string_view first) {
     return &kNetpbm;
   if (is_onnx(first)) return &kOnnx;
   if (is_caffemodel(first)) return &kCaffe;
-  if (first.size() >= 12 && little_endian(first, 8, 4) == tf_checksum(first.substr(0, 8))) return &kTfRecord;
+  if (first.size() >= 12 && little_endian(first, 8, 4) == masked_crc32c(first.substr(0, 8))) return &kTfRecord;
   if (first.size() > 8 && first[8] == '{' && little_endian(first, 0, 8) < (std::uint64_t{1} << 32))
     return &kSafetensors;
   if (first.size() > 2 && ((first[0] == '\x80' && first[1] >= 2 && first[1] <= 5) ||

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -26,11 +25,7 @@ using protobuf::bytes, protobuf::little_endian, protobuf::number, protobuf::real
 
 // --- Records: the length, its checksum, the bytes, their checksum -------------------------------
 
-/// Checksums of checksums are weak, so records hold them rotated and shifted.
-std::string masked_crc(std::string_view bytes) {
-  const std::uint32_t crc = crc32c(bytes);
-  return little_endian(std::rotr(crc, 15) + std::uint32_t{0xA282EAD8});
-}
+std::string masked_crc(std::string_view bytes) { return little_endian(masked_crc32c(bytes)); }
 
 std::string record(std::string_view message) {
   const std::string length = little_endian(static_cast<std::uint64_t>(message.size()));
