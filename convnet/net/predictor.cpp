@@ -15,7 +15,7 @@ Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, in
     if (model_->flops.of(precision) == 0)
       throw InputError(file_ + ": has no 'flops' for " + to_string(precision) +
                        "; add it, or choose another --precision");
-    return simulate(plan, model_seconds(plan, *model_, precision), model_->concurrent_streams);
+    return simulate(plan, *model_, precision);
   }
   Measured& measured = measured_[{devices, thread_count(options.threads)}];
   if (!measured.backend) measured.backend = make_backend(options, devices);
@@ -35,7 +35,7 @@ MachineMemory Predictor::memory(const DeviceOptions& options) const {
 DeviceModel Predictor::links() const {
   if (model_) return *model_;
   DeviceModel model;
-  model.link_bandwidth = 10e9;  // of a host's memory, roughly
+  model.link_bandwidth = {10e9};  // of a host's memory, roughly
   model.shared_bus = true;
   model.concurrent_streams = false;
   return model;

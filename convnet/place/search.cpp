@@ -124,7 +124,8 @@ class Search {
   int devices() const { return question_.graph.devices; }
   bool several_hosts() const {
     return question_.plan.topology.hosts() > 1 ||
-           (question_.links.switch_devices > 0 && devices() > question_.links.switch_devices);
+           std::any_of(question_.links.switches.begin(), question_.links.switches.end(),
+                       [&](const SwitchLevel& level) { return level.group(DeviceId(devices() - 1)) > 0; });
   }
 
   static bool faster(const PlacedCandidate& a, const PlacedCandidate& b) {

@@ -25,7 +25,8 @@ using nlohmann::json;
 /// Limits that no machine exceeds; between them no prediction overflows.
 constexpr double kLeastRate = 1, kMostRate = 1e24, kMostSeconds = 10;
 constexpr std::size_t kLongestFile = 1 << 20, kLongestText = 4000;
-constexpr int kDeepest = 3;
+constexpr int kDeepest = 4;
+constexpr int kMostDevices = 4096;
 
 /// A key with a number (T is double), or also with an object of numbers by precision (T is ByPrecision).
 template <class T>
@@ -43,17 +44,14 @@ constexpr const char* kSeconds = "a number of seconds between 0 and 10";
 constexpr const char* kBytes = "a number of bytes, at least 1048576";
 constexpr double kLeastShare = 1e-6, kLeastBytes = 1 << 20, kMostBytes = 1e15;
 
-constexpr std::array<Key<double>, 10> kNumbers = {{
+constexpr std::array<Key<double>, 7> kNumbers = {{
     {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"memory_efficiency", &DeviceModel::memory_efficiency, false, kShare, kLeastShare, 1},
-    {"link_bandwidth", &DeviceModel::link_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"link_efficiency", &DeviceModel::link_efficiency, false, kShare, kLeastShare, 1},
     {"link_latency", &DeviceModel::link_latency, false, kSeconds, 0, kMostSeconds},
     {"host_bandwidth", &DeviceModel::host_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"memory", &DeviceModel::memory, false, kBytes, kLeastBytes, kMostBytes},
     {"task_overhead", &DeviceModel::task_overhead, false, kSeconds, 0, kMostSeconds},
-    {"uplink_bandwidth", &DeviceModel::uplink_bandwidth, false, kRate, kLeastRate, kMostRate},
-    {"uplink_latency", &DeviceModel::uplink_latency, false, kSeconds, 0, kMostSeconds},
 }};
 
 constexpr std::array<Key<ByPrecision>, 2> kByPrecision = {{
@@ -77,8 +75,11 @@ constexpr std::array<FlagKey, 2> kFlags = {{
     {"shared_bus", &DeviceModel::shared_bus},
 }};
 
+std::vector<std::string> level_keys() { return {"devices", "bandwidth", "latency"}; }
+
 std::vector<std::string> all_keys() {
-  std::vector<std::string> keys = {"name", "source", "switch_devices"};
+  std::vector<std::string> keys = {"name",           "source",           "link_bandwidth", "switches",
+                                   "switch_devices", "uplink_bandwidth", "uplink_latency"};
   for (const Key<ByPrecision>& key : kByPrecision) keys.emplace_back(key.name);
   for (const Key<double>& key : kNumbers) keys.emplace_back(key.name);
   for (const FlagKey& key : kFlags) keys.emplace_back(key.name);
@@ -103,8 +104,10 @@ class ModelReader {
     for (const Key<ByPrecision>& key : kByPrecision) by_precision(key);
     for (const Key<double>& key : kNumbers) number(key);
     for (const FlagKey& key : kFlags) flag(key);
-    switch_size();
-    topology();
+    if (const json* rates = find("link_bandwidth", true, std::string(kRate) + kOrList))
+      model_.link_bandwidth = list("link_bandwidth", *rates, kRate, kLeastRate, kMostRate);
+    read_switches();
+    check_groups();
     diagnostics_.throw_if_errors();
     return model_;
   }
@@ -204,26 +207,98 @@ class ModelReader {
       wrong_value(key.name, "true or false", *value);
   }
 
-  void switch_size() {
-    const json* value = find("switch_devices", false, "");
-    if (value == nullptr) return;
-    const double given = value->is_number() ? value->get<double>() : -1;
-    if (given >= 1 && given <= 4096 && given == static_cast<int>(given))
-      model_.switch_devices = static_cast<int>(given);
-    else
-      wrong_value("switch_devices", "an integer between 1 and 4096", *value);
+  static constexpr const char* kOrList = ", or a list of them";
+
+  /// A number, or a list of at least one; `expected` says what a number must be.
+  std::vector<double> list(const std::string& key, const json& value, const char* expected, double least,
+                           double most) {
+    std::vector<double> numbers;
+    const json values = value.is_array() ? value : json::array({value});
+    for (const json& number : values) {
+      const double given = number.is_number() ? number.get<double>() : -1;
+      if (given >= least && given <= most) numbers.push_back(given);
+    }
+    if (!values.empty() && numbers.size() == values.size() && numbers.size() <= kMostDevices) return numbers;
+    wrong_value(key, std::string(expected) + kOrList, value);
+    return {least};
   }
 
-  void topology() {
-    const bool switches = object_.contains("switch_devices"), uplinks = object_.contains("uplink_bandwidth");
-    if (switches && !uplinks) error("switch_devices", "needs uplink_bandwidth, the speed between switches");
-    if (!object_.contains("uplink_latency"))
-      model_.uplink_latency = model_.link_latency;
-    else if (!switches)
+  /// A level of switches: its numbers of devices, and optionally the others.
+  SwitchLevel level(const std::string& devices_key, const json& devices, const std::string& bandwidth_key,
+                    const json& bandwidth, const std::string& latency_key, const json* latency) {
+    SwitchLevel made;
+    made.latency = model_.link_latency;
+    for (const double number : list(devices_key, devices, "an integer between 1 and 4096", 1, kMostDevices)) {
+      if (number != static_cast<int>(number))
+        wrong_value(devices_key, "integers between 1 and 4096", devices);
+      made.devices.push_back(static_cast<int>(number));
+    }
+    made.bandwidth = list(bandwidth_key, bandwidth, kRate, kLeastRate, kMostRate);
+    if (latency == nullptr) return made;
+    made.latency = latency->is_number() ? latency->get<double>() : -1;
+    if (!(made.latency >= 0 && made.latency <= kMostSeconds)) wrong_value(latency_key, kSeconds, *latency);
+    return made;
+  }
+
+  /// `switches` lists levels; switch_devices, uplink_bandwidth and uplink_latency describe a single one.
+  void read_switches() {
+    const json* devices = find("switch_devices", false, "");
+    const json* bandwidth = find("uplink_bandwidth", false, "");
+    const json* latency = find("uplink_latency", false, "");
+    const json* levels = find("switches", false, "");
+    if (devices != nullptr && bandwidth == nullptr)
+      error("switch_devices", "needs uplink_bandwidth, the speed between switches");
+    if (devices == nullptr && bandwidth != nullptr)
+      error("uplink_bandwidth", "needs switch_devices, the devices of a switch");
+    if (devices == nullptr && latency != nullptr)
       error("uplink_latency", "needs switch_devices, the devices of a switch");
-    if (uplinks && !switches) error("uplink_bandwidth", "needs switch_devices, the devices of a switch");
-    if (model_.shared_bus && switches)
-      error("shared_bus", "and 'switch_devices' exclude each other: devices share one bus or have switches");
+    if (devices != nullptr && bandwidth != nullptr)
+      model_.switches.push_back(
+          level("switch_devices", *devices, "uplink_bandwidth", *bandwidth, "uplink_latency", latency));
+    if (levels == nullptr) {
+      if (model_.shared_bus && devices != nullptr)
+        error("shared_bus",
+              "and 'switch_devices' exclude each other: devices share one bus or have switches");
+      return;
+    }
+    if (devices != nullptr)
+      error("switches", "and 'switch_devices' exclude each other: list that level, too");
+    if (model_.shared_bus)
+      error("shared_bus", "and 'switches' exclude each other: devices share one bus or have switches");
+    const std::string expected = "a list of levels, {\"devices\": 4, \"bandwidth\": 12e9, \"latency\": 1e-6}";
+    if (!levels->is_array() || levels->empty()) return wrong_value("switches", expected, *levels);
+    for (const json& one : *levels) {
+      if (!one.is_object() || !one.contains("devices") || !one.contains("bandwidth")) {
+        wrong_value("switches", expected, one);
+        continue;
+      }
+      for (const auto& [key, value] : one.items()) {
+        const std::vector<std::string> keys = level_keys();
+        if (std::find(keys.begin(), keys.end(), key) == keys.end())
+          error("switches." + key, "is unknown" + did_you_mean(key, keys, "a level has " + join(keys)));
+      }
+      const auto latency_of = one.find("latency");
+      model_.switches.push_back(level("switches.devices", one["devices"], "switches.bandwidth",
+                                      one["bandwidth"], "switches.latency",
+                                      latency_of == one.end() ? nullptr : &*latency_of));
+    }
+  }
+
+  /// A group of an outer level consists of whole groups of the level within.
+  void check_groups() {
+    for (std::size_t l = 1; l < model_.switches.size(); ++l) {
+      const SwitchLevel& inner = model_.switches[l - 1];
+      const SwitchLevel& outer = model_.switches[l];
+      for (int d = 1; d < kMostDevices; ++d) {
+        const DeviceId before(d - 1), device(d);
+        if (outer.group(before) == outer.group(device) || inner.group(before) != inner.group(device))
+          continue;
+        error("switches", "has a switch that divides another one: device " + std::to_string(d) +
+                              " begins a group of level " + std::to_string(l + 1) +
+                              ", but is in the middle of a group of level " + std::to_string(l));
+        return;
+      }
+    }
   }
 
   const json& object_;
@@ -269,19 +344,39 @@ bool MachineMemory::holds(const Table<DeviceId, std::int64_t>& needs) const {
   return needed <= bytes;
 }
 
+int SwitchLevel::group(DeviceId device) const {
+  int first = 0;
+  for (std::size_t g = 0; g + 1 < devices.size(); ++g) {
+    first += devices[g];
+    if (device.value() < first) return static_cast<int>(g);
+  }
+  return static_cast<int>(devices.size()) - 1 + (device.value() - first) / devices.back();
+}
+
+double DeviceModel::latency(DeviceId from, DeviceId to) const {
+  double seconds = link_latency;
+  for (const SwitchLevel& level : switches) {
+    if (level.group(from) != level.group(to)) seconds = level.latency;
+  }
+  return seconds;
+}
+
 DeviceModel read_device_model(const std::string& file) {
   const std::string text = file_text(file);
-  std::set<std::string> keys;
+  std::set<std::pair<int, std::string>> keys;
   std::vector<std::string> repeated;
-  std::string outer;  // the key whose value is an object
+  std::string outer;             // the key of the model whose value is being read
+  std::map<int, int> object_at;  // by depth of its keys: the number of the object that is being read
+  int objects = 0;
   const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
     // Code that walks a value, like printing it, needs stack for each level.
     if (depth > kDeepest) throw InputError(file + ": is nested too deeply for a device model");
+    if (event == json::parse_event_t::object_start) object_at[depth + 1] = ++objects;
     if (event != json::parse_event_t::key) return true;
     // The parser keeps the last of equal keys; a model with two must not be half believed.
     if (depth == 1) outer = parsed.get<std::string>();
     const std::string key = depth == 1 ? outer : outer + "." + parsed.get<std::string>();
-    if (!keys.insert(key).second) repeated.push_back(key);
+    if (!keys.emplace(object_at[depth], key).second) repeated.push_back(key);
     return true;
   };
   json object;

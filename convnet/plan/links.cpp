@@ -1,168 +1,154 @@
 #include "convnet/plan/links.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <tuple>
 
 namespace convnet {
-namespace {
 
-/// Bytes that some transfers move over each link.
-class LinkUse {
- public:
-  LinkUse(const DeviceModel& model, int devices)
-      : model_(&model),
-        sent_(static_cast<std::size_t>(devices), 0),
-        received_(sent_),
-        switch_sent_(sent_),
-        switch_received_(sent_) {}
-
-  void add(const Transfer& transfer) {
-    all_ += transfer.bytes;
-    sent_[transfer.from] += transfer.bytes;
-    received_[transfer.to] += transfer.bytes;
-    if (model_->same_switch(transfer.from, transfer.to)) return;
-    switch_sent_[model_->first_of_switch(transfer.from)] += transfer.bytes;
-    switch_received_[model_->first_of_switch(transfer.to)] += transfer.bytes;
+Links::Links(const DeviceModel& model, int devices) : shared_bus_(model.shared_bus), levels_(model.switches) {
+  const auto add = [&](double bandwidth) { bandwidth_.push_back(bandwidth * model.link_efficiency); };
+  if (shared_bus_) {
+    add(model.link_bandwidth_of(DeviceId(0)));
+    return;
   }
-
-  double all() const { return all_; }
-  double sent(DeviceId device) const { return sent_[device]; }
-  double received(DeviceId device) const { return received_[device]; }
-  /// Bytes that leave and enter the switch of a device.
-  double switch_sent(DeviceId device) const { return switch_sent_[model_->first_of_switch(device)]; }
-  double switch_received(DeviceId device) const { return switch_received_[model_->first_of_switch(device)]; }
-
- private:
-  const DeviceModel* model_;
-  double all_ = 0;
-  Table<DeviceId, double> sent_, received_;
-  Table<DeviceId, double> switch_sent_, switch_received_;  ///< by the first device of a switch
-};
-
-/// Returns the time of the busiest link, of devices or of switches.
-double seconds(const DeviceModel& model, double link_bytes, double uplink_bytes) {
-  const double link = link_bytes / model.link_bandwidth;
-  const double uplink = uplink_bytes > 0 ? uplink_bytes / model.uplink_bandwidth : 0;
-  return std::max(link, uplink) / model.link_efficiency;
+  for (const DeviceId device : IdRange<DeviceId>(devices)) {
+    for (int way = 0; way < 2; ++way) add(model.link_bandwidth_of(device));
+  }
+  for (const SwitchLevel& level : levels_) {
+    first_of_level_.push_back(bandwidth_.size());
+    const int groups = devices == 0 ? 0 : level.group(DeviceId(devices - 1)) + 1;
+    for (int group = 0; group < groups; ++group) {
+      for (int way = 0; way < 2; ++way) add(level.bandwidth_of(group));
+    }
+  }
 }
 
-/// Tasks that read at the same time.
-struct Wave {
-  LinkUse use;
-  Table<DeviceId, double> beyond;  ///< by reader: bytes from behind other switches
-};
-
-/// The transfers that a task waits for on behalf of one layer.
-struct LayerReads {
-  NodeId node;  ///< none for transfers that serve no layer
-  std::vector<Transfer> transfers;
-};
-
-/// Returns what a task reads elsewhere. Tasks that join the updates of several layers list the matrix, or its
-/// sum, before what belongs to it.
-std::vector<LayerReads> reads_of(const Plan& plan, const Task& task) {
-  std::vector<LayerReads> reads = {{task.node, {}}};
-  if (task.kind == TaskKind::receive) {
-    for (const auto& [from, bytes] : bytes_fetched(plan, task))
-      reads[0].transfers.push_back({task.device, from, static_cast<double>(bytes)});
-    return reads;
+std::vector<std::size_t> Links::path(DeviceId from, DeviceId to) const {
+  if (shared_bus_) return {0};
+  std::vector<std::size_t> links = {2 * from.index(), 2 * to.index() + 1};
+  for (std::size_t l = 0; l < levels_.size(); ++l) {
+    const int out = levels_[l].group(from), in = levels_[l].group(to);
+    if (out == in) break;
+    links.push_back(first_of_level_[l] + 2 * static_cast<std::size_t>(out));
+    links.push_back(first_of_level_[l] + 2 * static_cast<std::size_t>(in) + 1);
   }
-  for (const BufferUse& use : task.uses) {
-    const Buffer& b = plan.buffers[use.buffer];
-    if (!task.node.exists() && b.node.exists() && b.node != reads.back().node) reads.push_back({b.node, {}});
-    if (b.kind == BufferKind::input || b.device == task.device) continue;
-    reads.back().transfers.push_back({task.device, b.device, static_cast<double>(bytes_of(plan, use))});
-  }
-  return reads;
+  return links;
 }
 
-class PlanLinks {
- public:
-  PlanLinks(const Plan& plan, const DeviceModel& model)
-      : plan_(plan), model_(model), devices_(device_count(plan)) {}
+std::size_t LinkTraffic::start(const Transfer& transfer, double now) {
+  now_ = now;
+  Moving moving;
+  moving.path = links_.path(transfer.from, transfer.to);
+  moving.left = transfer.bytes;
+  moving.since = now;
+  for (const std::size_t link : moving.path) on_link_[link].push_back(moving_.size());
+  changed_.insert(changed_.end(), moving.path.begin(), moving.path.end());
+  moving_.push_back(std::move(moving));
+  return moving_.size() - 1;
+}
 
-  Table<TaskId, double> run() {
-    for (const Task& task : plan_.tasks) {
-      if (communicates(task.kind)) add(task);
-    }
-    Table<TaskId, double> seconds;
-    for (const Task& task : plan_.tasks) seconds.push_back(communicates(task.kind) ? seconds_of(task) : 0);
-    return seconds;
+/// Gives new shares to the transfers on links that transfers have entered or left.
+void LinkTraffic::share_out() {
+  std::vector<std::size_t> concerned;
+  for (const std::size_t link : changed_)
+    concerned.insert(concerned.end(), on_link_[link].begin(), on_link_[link].end());
+  changed_.clear();
+  std::sort(concerned.begin(), concerned.end());
+  concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
+  const std::vector<double> rates = rates_of(concerned);
+  for (std::size_t k = 0; k < concerned.size(); ++k) {
+    const std::size_t m = concerned[k];
+    const double rate = rates[k];
+    Moving& moving = moving_[m];
+    if (rate == moving.rate) continue;
+    moving.left = std::max(0.0, moving.left - moving.rate * (now_ - moving.since));
+    moving.since = now_;
+    moving.rate = rate;
+    ends_.push({now_ + moving.left / rate, m, ++moving.version});
   }
+}
 
- private:
-  using Key = std::tuple<TaskKind, NodeId, int>;  ///< kind, layer, pass
-
-  void add(const Task& task) {
-    for (const LayerReads& reads : reads_of(plan_, task)) {
-      if (reads.transfers.empty()) continue;
-      const Key key(task.kind, reads.node, task.pass);
-      auto wave = waves_.find(key);
-      if (wave == waves_.end())
-        wave = waves_
-                   .emplace(key, Wave{LinkUse(model_, devices_),
-                                      Table<DeviceId, double>(static_cast<std::size_t>(devices_), 0)})
-                   .first;
-      for (const Transfer& transfer : reads.transfers) {
-        wave->second.use.add(transfer);
-        if (!model_.same_switch(transfer.from, transfer.to))
-          wave->second.beyond[task.device] += transfer.bytes;
-      }
-    }
+/// Returns the rates of these transfers; all others keep theirs. First each gets the smallest of equal
+/// shares; then what some leave on their other links is shared by the rest.
+std::vector<double> LinkTraffic::rates_of(const std::vector<std::size_t>& transfers) const {
+  std::vector<double> rates;
+  std::map<std::size_t, double> shares;  // by link
+  const auto smallest_share = [&](std::size_t m) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::size_t link : moving_[m].path) least = std::min(least, shares.at(link));
+    return least;
+  };
+  for (const std::size_t m : transfers) {
+    for (const std::size_t link : moving_[m].path)
+      shares.emplace(link, links_.bandwidth(link) / static_cast<double>(on_link_[link].size()));
+    rates.push_back(smallest_share(m));
   }
-
-  double seconds_of(const Task& task) const {
-    double sum = 0;
-    for (const LayerReads& reads : reads_of(plan_, task)) {
-      if (!reads.transfers.empty()) sum += seconds_of(reads, waves_.at({task.kind, reads.node, task.pass}));
+  const auto rate_of = [&](std::size_t m) {
+    const auto found = std::lower_bound(transfers.begin(), transfers.end(), m);
+    return found != transfers.end() && *found == m
+               ? rates[static_cast<std::size_t>(found - transfers.begin())]
+               : moving_[m].rate;
+  };
+  for (auto& [link, share] : shares) {
+    double left = links_.bandwidth(link);
+    std::size_t others = on_link_[link].size();
+    for (const std::size_t m : on_link_[link]) {
+      const double rate = rate_of(m);
+      if (rate >= share * (1 - 1e-9)) continue;
+      left -= rate;
+      --others;
     }
-    return sum;
+    if (others > 0) share = left / static_cast<double>(others);
   }
-
-  /// A link is busy until all bytes that the wave sends over it have passed. If several tasks of a device
-  /// read over it, they take turns, so each takes a share of that time in proportion to its bytes.
-  double seconds_of(const LayerReads& reads, const Wave& wave) const {
-    const DeviceId reader = reads.transfers[0].to;
-    double own = 0, own_beyond = 0, most_sent = 0, most_switch_sent = 0;
-    for (const Transfer& transfer : reads.transfers) {
-      own += transfer.bytes;
-      most_sent = std::max(most_sent, wave.use.sent(transfer.from));
-      if (model_.same_switch(transfer.from, transfer.to)) continue;
-      own_beyond += transfer.bytes;
-      most_switch_sent = std::max(most_switch_sent, wave.use.switch_sent(transfer.from));
-    }
-    if (own == 0) return 0;
-    const double shared = model_.shared_bus ? wave.use.all() : most_sent;
-    const double link = std::max(own, shared * own / wave.use.received(reader));
-    double uplink = 0;
-    if (own_beyond > 0)
-      uplink =
-          std::max(most_switch_sent, wave.use.switch_received(reader)) * own_beyond / wave.beyond[reader];
-    return seconds(model_, link, std::max(own_beyond, uplink));
+  for (std::size_t k = 0; k < transfers.size(); ++k) rates[k] = smallest_share(transfers[k]);
+  // What was left may have been given away twice.
+  for (auto& [link, load] : shares) {
+    load = 0;
+    for (const std::size_t m : on_link_[link]) load += rate_of(m);
+    load = std::min(1.0, links_.bandwidth(link) / load);
   }
+  for (std::size_t k = 0; k < transfers.size(); ++k) rates[k] *= smallest_share(transfers[k]);
+  return rates;
+}
 
-  const Plan& plan_;
-  const DeviceModel& model_;
-  const int devices_;
-  std::map<Key, Wave> waves_;
-};
+double LinkTraffic::next_end() {
+  const auto drop_void = [&] {
+    while (!ends_.empty() && moving_[ends_.top().transfer].version != ends_.top().version) ends_.pop();
+  };
+  drop_void();
+  // Transfers that end at the same time leave their links together.
+  if (!changed_.empty() && (ends_.empty() || ends_.top().time > now_)) {
+    share_out();
+    drop_void();
+  }
+  return ends_.empty() ? std::numeric_limits<double>::infinity() : ends_.top().time;
+}
 
-}  // namespace
+std::size_t LinkTraffic::end_next() {
+  now_ = next_end();
+  const std::size_t ended = ends_.top().transfer;
+  ends_.pop();
+  Moving& moving = moving_[ended];
+  ++moving.version;
+  for (const std::size_t link : moving.path) {
+    std::erase(on_link_[link], ended);
+    changed_.push_back(link);
+  }
+  return ended;
+}
 
 double transfer_seconds(const DeviceModel& model, const std::vector<Transfer>& transfers, int devices) {
-  LinkUse use(model, devices);
-  for (const Transfer& transfer : transfers) use.add(transfer);
-  double most = model.shared_bus ? use.all() : 0, most_of_switch = 0;
-  for (const DeviceId d : IdRange<DeviceId>(devices)) {
-    most = std::max({most, use.sent(d), use.received(d)});
-    most_of_switch = std::max({most_of_switch, use.switch_sent(d), use.switch_received(d)});
+  const Links links(model, devices);
+  std::vector<double> bytes(links.count(), 0);
+  double most = 0;
+  for (const Transfer& transfer : transfers) {
+    for (const std::size_t link : links.path(transfer.from, transfer.to)) {
+      bytes[link] += transfer.bytes;
+      most = std::max(most, bytes[link] / links.bandwidth(link));
+    }
   }
-  return seconds(model, most, most_of_switch);
-}
-
-Table<TaskId, double> link_seconds(const Plan& plan, const DeviceModel& model) {
-  return PlanLinks(plan, model).run();
+  return most;
 }
 
 }  // namespace convnet

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <queue>
@@ -20,33 +21,41 @@ namespace {
 
 using nlohmann::json;
 
-/// `link` are the seconds in which the task reads other devices' memory, without latency.
-double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, Precision precision,
-                    double link) {
-  double host = 0;
-  double remote = 0;
-  double latency = 0;
+/// What a task needs of a machine.
+struct TaskNeeds {
+  double own = 0;       ///< seconds of computing, of its own memory, and of the host's memory
+  double overhead = 0;  ///< seconds after that
+  double latency = 0;   ///< seconds before the first byte of another device arrives
+  std::vector<Transfer> transfers = {};
+};
+
+TaskNeeds needs_of(const Plan& plan, const Task& task, const DeviceModel& model, Precision precision) {
+  TaskNeeds needs;
+  double host = 0, remote = 0;
   for (const auto& [from, fetched] : bytes_fetched(plan, task)) {
     const auto bytes = static_cast<double>(fetched);
     if (!from.exists()) {
       host = bytes;
     } else if (bytes > 0) {
       remote += bytes;
-      latency = std::max(latency, model.latency(from, task.device));
+      needs.latency = std::max(needs.latency, model.latency(from, task.device));
+      needs.transfers.push_back({task.device, from, bytes});
     }
   }
   const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
-  const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
-  const double compute = task.flops / (model.flops.of(precision) * model.efficiency.of(precision));
-  return std::max({compute, memory, host / model.host_bandwidth, link + latency}) + model.task_overhead;
+  needs.own =
+      std::max({task.flops / (model.flops.of(precision) * model.efficiency.of(precision)),
+                own_bytes / (model.memory_bandwidth * model.memory_efficiency), host / model.host_bandwidth});
+  needs.overhead = model.task_overhead;
+  return needs;
 }
 
-/// Checks the arguments of simulate().
-void check(const Plan& plan, const Table<TaskId, double>& seconds) {
-  if (seconds.size() != plan.tasks.size())
+/// Throws std::logic_error if a task has no time, or waits for one that does not come before it.
+void check(const Plan& plan, const Table<TaskId, TaskNeeds>& needs) {
+  if (needs.size() != plan.tasks.size())
     throw std::logic_error("simulation: the plan has another number of tasks");
   for (const TaskId t : plan.tasks.ids()) {
-    if (!(seconds[t] >= 0) || !std::isfinite(seconds[t]))
+    if (!(needs[t].own >= 0) || !std::isfinite(needs[t].own))
       throw std::logic_error("simulation: task " + std::to_string(t.value()) + " has no time");
     for (const TaskId after : plan.tasks[t].after) {
       if (!after.exists() || after >= t)
@@ -65,8 +74,9 @@ struct Unit {
 
 class EventSimulation {
  public:
-  EventSimulation(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams)
-      : plan_(plan), seconds_(seconds), times_(plan.tasks.size()) {
+  EventSimulation(const Plan& plan, const Table<TaskId, TaskNeeds>& needs, const Links& links,
+                  bool concurrent_streams)
+      : plan_(plan), needs_(needs), traffic_(links), times_(plan.tasks.size()), fetching_(plan.tasks.size()) {
     make_units(concurrent_streams);
     missing_.resize(plan.tasks.size());
     users_.resize(plan.tasks.size());
@@ -79,14 +89,21 @@ class EventSimulation {
 
   TaskTimes run() {
     start_what_can(0);
-    while (!running_.empty()) {
-      const double now = running_.top().first;
-      // Handles all tasks that end now before any starts, so that the choice of a stream does not depend on
-      // the order in which they end.
-      while (!running_.empty() && running_.top().first <= now) {
-        finish(running_.top().second);
-        running_.pop();
+    while (true) {
+      const double event = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
+      const double now = std::min(event, traffic_.next_end());
+      if (!std::isfinite(now)) break;
+      // Handles everything that happens now before any task starts, so that the choice of a stream does not
+      // depend on the order in which tasks end.
+      while (!events_.empty() && events_.top().time <= now) {
+        const Event next = events_.top();
+        events_.pop();
+        if (next.ends)
+          finish(next.task);
+        else
+          start_transfers(next.task, now);
       }
+      while (traffic_.next_end() <= now) end_transfer(now);
       start_what_can(now);
     }
     return std::move(times_);
@@ -119,10 +136,32 @@ class EventSimulation {
         if (missing_[t] > 0) continue;
         ++unit.next[q];
         unit.busy = true;
-        times_[t] = {now, now + seconds_[t]};
-        running_.emplace(times_[t].end, t);
+        start(t, now);
       }
     }
+  }
+
+  void start(TaskId task, double now) {
+    const TaskNeeds& needs = needs_[task];
+    times_[task] = {now, now + needs.own + needs.overhead};
+    fetching_[task] = needs.transfers.size();
+    const bool fetches = fetching_[task] > 0;
+    events_.push({fetches ? now + needs.latency : times_[task].end, task, !fetches});
+  }
+
+  void start_transfers(TaskId task, double now) {
+    for (const Transfer& transfer : needs_[task].transfers) {
+      const std::size_t number = traffic_.start(transfer, now);
+      if (number >= task_of_.size()) task_of_.resize(number + 1);
+      task_of_[number] = task;
+    }
+  }
+
+  void end_transfer(double now) {
+    const TaskId task = task_of_[traffic_.end_next()];
+    if (--fetching_[task] > 0) return;
+    times_[task].end = std::max(times_[task].end, now + needs_[task].overhead);
+    events_.push({times_[task].end, task, true});
   }
 
   void finish(TaskId task) {
@@ -130,17 +169,35 @@ class EventSimulation {
     for (const TaskId user : users_[task]) --missing_[user];
   }
 
-  using End = std::pair<double, TaskId>;  ///< when a running task ends, and the task
+  /// A task ends, or its first byte from another device arrives.
+  struct Event {
+    double time;
+    TaskId task;
+    bool ends;
+    bool operator>(const Event& other) const {
+      return std::pair(time, task) > std::pair(other.time, other.task);
+    }
+  };
 
   const Plan& plan_;
-  const Table<TaskId, double>& seconds_;
+  const Table<TaskId, TaskNeeds>& needs_;
+  LinkTraffic traffic_;
   TaskTimes times_;
   std::vector<Unit> units_;
   Table<TaskId, std::size_t> unit_of_;
   Table<TaskId, std::size_t> missing_;        ///< how many of its `after` are not done
   Table<TaskId, std::vector<TaskId>> users_;  ///< who waits for it
-  std::priority_queue<End, std::vector<End>, std::greater<>> running_;
+  Table<TaskId, std::size_t> fetching_;       ///< how many of its transfers have not ended
+  std::vector<TaskId> task_of_;               ///< by the number of a transfer
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
+
+Simulation run(const Plan& plan, const Table<TaskId, TaskNeeds>& needs, const DeviceModel& model,
+               bool concurrent_streams) {
+  check(plan, needs);
+  const Links links(model, device_count(plan));
+  return analyse(plan, EventSimulation(plan, needs, links, concurrent_streams).run(), concurrent_streams);
+}
 
 /// Seconds in which at least one of the intervals runs.
 double covered(std::vector<TaskTime> intervals) {
@@ -268,17 +325,16 @@ std::string device_line(const std::string& who, const json& devices) {
 
 }  // namespace
 
-Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model, Precision precision) {
-  const Table<TaskId, double> links = link_seconds(plan, model);
-  Table<TaskId, double> seconds;
-  for (const TaskId t : plan.tasks.ids())
-    seconds.push_back(task_seconds(plan, plan.tasks[t], model, precision, links[t]));
-  return seconds;
+Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams) {
+  Table<TaskId, TaskNeeds> needs;
+  for (const double own : seconds) needs.push_back({.own = own});
+  return run(plan, needs, DeviceModel(), concurrent_streams);
 }
 
-Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams) {
-  check(plan, seconds);
-  return analyse(plan, EventSimulation(plan, seconds, concurrent_streams).run(), concurrent_streams);
+Simulation simulate(const Plan& plan, const DeviceModel& model, Precision precision) {
+  Table<TaskId, TaskNeeds> needs;
+  for (const Task& task : plan.tasks) needs.push_back(needs_of(plan, task, model, precision));
+  return run(plan, needs, model, model.concurrent_streams);
 }
 
 Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams) {

@@ -1,5 +1,5 @@
-// Predicts how long a plan takes: the time of each task from a device model (or measured, measure.h), then
-// the order in which streams and dependencies let them run.
+// Predicts how long a plan takes: from the needs of each task and a device model, or from measured times
+// (measure.h), and from the order in which streams and dependencies let tasks run.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,6 @@
 #include "convnet/plan/timeline.h"
 
 namespace convnet {
-
-/// Returns the seconds of each task of the plan on the machine of `model`: the longer one of the time to
-/// compute and the time to move memory, plus the overhead. Loads read the host's memory; communication reads
-/// the memory of other devices over the links. The model must have `flops` for `precision`, that of the plan.
-Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model, Precision precision);
 
 /// The seconds of a step in which a device works. With concurrent streams it may compute and communicate at
 /// the same time.
@@ -48,6 +43,12 @@ struct Simulation {
 /// the first of the streams copy, update and compute whose next task can start. Throws std::logic_error if a
 /// task waits for one that does not come before it in the list.
 Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams);
+
+/// Simulates a step on the machine of `model` in the same way. A task takes the longer one of the time to
+/// compute and the time to move memory, plus the overhead. Loads read the host's memory; communication reads
+/// the memory of other devices over links, which it shares with all that they carry at the same time. The
+/// model must have `flops` for `precision`, that of the plan.
+Simulation simulate(const Plan& plan, const DeviceModel& model, Precision precision);
 
 /// Returns the same facts about a step whose times are known, like those that the executor measured.
 Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams);

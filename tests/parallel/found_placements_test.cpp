@@ -92,11 +92,11 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
       question.matrices = matrices;
       question.graph.devices = 4;
       question.images = question.plan.images = 24;
-      machine.link_bandwidth = link;
+      machine.link_bandwidth = {link};
       question.links = machine;
       question.target = [&](int) { return target; };
       question.predict = [&](const Plan& plan, int) {
-        return simulate(plan, model_seconds(plan, machine, Precision::fp32), true);
+        return simulate(plan, machine, Precision::fp32);
       };
       const PlacedCandidate best = search_placement(question).candidates[0];
       INFO(best.description);

@@ -32,7 +32,7 @@ struct Asked {
       return std::shared_ptr<const Target>(target.get(), [](const Target*) {});
     };
     question.predict = [this](const Plan& plan, int) {
-      return simulate(plan, model_seconds(plan, model, Precision::fp32), model.concurrent_streams);
+      return simulate(plan, model, Precision::fp32);
     };
     question.links = model;
     question.threads = 2;

@@ -73,19 +73,20 @@ TEST_CASE("model file: every key arrives") {
   CHECK(m.efficiency.tf32 == 0.5);
   CHECK(m.memory_bandwidth == 1e11);
   CHECK(m.memory_efficiency == 0.25);
-  CHECK(m.link_bandwidth == 1e10);
+  CHECK(m.link_bandwidth == std::vector<double>{1e10});
   CHECK(m.link_efficiency == 1);
   CHECK(m.link_latency == 1e-6);
   CHECK(m.host_bandwidth == 1e9);
   CHECK(m.task_overhead == 0);
   CHECK_FALSE(m.concurrent_streams);
   CHECK_FALSE(m.shared_bus);
-  CHECK(m.switch_devices == 4);
-  CHECK(m.uplink_bandwidth == 12345);
-  CHECK(m.uplink_latency == 3e-6);
+  REQUIRE(m.switches.size() == 1);
+  CHECK(m.switches[0].devices == std::vector<int>{4});
+  CHECK(m.switches[0].bandwidth == std::vector<double>{12345});
+  CHECK(m.switches[0].latency == 3e-6);
   j.erase("uplink_latency");
   write_file(folder / "m.json", j.dump());
-  CHECK(read_device_model(folder / "m.json").uplink_latency == 1e-6);
+  CHECK(read_device_model(folder / "m.json").switches[0].latency == 1e-6);
   // Short ones are GPUs without overheads.
   write_file(folder / "m.json", good_model().dump());
   CHECK(read_device_model(folder / "m.json").concurrent_streams);
@@ -116,7 +117,7 @@ TEST_CASE("model file: wrong numbers") {
   contains(error_with("flops", 1e30), "key 'flops' expects");
   contains(error_with("flops", "fast"), "key 'flops' expects");
   contains(error_with("memory_bandwidth", nullptr), "key 'memory_bandwidth' expects");
-  contains(error_with("link_bandwidth", json::array({1, 2})), "key 'link_bandwidth' expects");
+  contains(error_with("link_bandwidth", json::array({1, 0})), "key 'link_bandwidth' expects");
   contains(error_with("host_bandwidth", 0.5), "key 'host_bandwidth' expects");
   contains(error_with("efficiency", 1.01), "key 'efficiency' expects a number above 0, up to 1");
   contains(error_with("memory_efficiency", 0), "key 'memory_efficiency' expects");
@@ -167,9 +168,15 @@ TEST_CASE("model file: numbers that are not finite") {
 TEST_CASE("model file: wrong flags, counts and texts") {
   contains(error_with("concurrent_streams", 1), "key 'concurrent_streams' expects true or false, not '1'");
   contains(error_with("shared_bus", "yes"), "key 'shared_bus' expects true or false");
-  contains(error_with("switch_devices", 0), "key 'switch_devices' expects an integer between 1 and 4096");
-  contains(error_with("switch_devices", 2.5), "key 'switch_devices' expects an integer");
-  contains(error_with("switch_devices", 1e300), "key 'switch_devices' expects an integer");
+  const auto switches = [](const json& devices) {
+    json model = good_model();
+    model["uplink_bandwidth"] = 1e9;
+    model["switch_devices"] = devices;
+    return error_of(model.dump());
+  };
+  contains(switches(0), "key 'switch_devices' expects an integer between 1 and 4096");
+  contains(switches(2.5), "key 'switch_devices' expects integers");
+  contains(switches(1e300), "key 'switch_devices' expects an integer");
   contains(error_with("name", 5), "key 'name' expects a line of text, not '5'");
   contains(error_with("name", ""), "key 'name' expects a line of text");
   contains(error_with("name", "two\nlines"), "key 'name' expects a line of text");
@@ -204,6 +211,45 @@ TEST_CASE("model file: switches need the speed between them, and a bus has none"
   CHECK(error_of(model.dump()).empty());
   model["shared_bus"] = true;
   contains(error_of(model.dump()), "key 'shared_bus' and 'switch_devices' exclude each other");
+}
+
+TEST_CASE("model file: switches of several levels") {
+  json model = good_model();
+  model["link_latency"] = 1e-6;
+  model["link_bandwidth"] = {1e10, 2e10};
+  model["switches"] = {{{"devices", {2, 1}}, {"bandwidth", 5e9}},
+                       {{"devices", 4}, {"bandwidth", {1e9, 2e9}}, {"latency", 3e-5}}};
+  const TempFolder folder;
+  write_file(folder / "m.json", model.dump());
+  const DeviceModel m = read_device_model(folder / "m.json");
+  CHECK(m.link_bandwidth == std::vector<double>{1e10, 2e10});
+  REQUIRE(m.switches.size() == 2);
+  CHECK(m.switches[0].devices == std::vector<int>{2, 1});
+  CHECK(m.switches[0].latency == 1e-6);  // that of a link
+  CHECK(m.switches[1].bandwidth == std::vector<double>{1e9, 2e9});
+  CHECK(m.switches[1].latency == 3e-5);
+
+  const auto wrong = [&](const json& switches) {
+    json changed = model;
+    changed["switches"] = switches;
+    return error_of(changed.dump());
+  };
+  contains(wrong(4), "key 'switches' expects a list of levels");
+  contains(wrong(json::array()), "key 'switches' expects a list of levels");
+  contains(wrong({{{"devices", 4}}}), "key 'switches' expects a list of levels");
+  contains(wrong({{{"devices", {2, 0}}, {"bandwidth", 1e9}}}), "key 'switches.devices' expects an integer");
+  contains(wrong({{{"devices", 2.5}, {"bandwidth", 1e9}}}), "key 'switches.devices' expects integers");
+  contains(wrong({{{"devices", 2}, {"bandwidth", "fast"}}}), "key 'switches.bandwidth' expects");
+  contains(wrong({{{"devices", 2}, {"bandwidth", 1e9}, {"latency", -1}}}), "key 'switches.latency' expects");
+  contains(wrong({{{"devices", 2}, {"bandwidth", 1e9}, {"latncy", 0}}}), "did you mean 'latency'?");
+  contains(wrong({{{"devices", 4}, {"bandwidth", 1e9}}, {{"devices", 6}, {"bandwidth", 1e9}}}),
+           "device 6 begins a group of level 2, but is in the middle of a group of level 1");
+  model["switch_devices"] = 4;
+  model["uplink_bandwidth"] = 1e9;
+  contains(error_of(model.dump()), "key 'switches' and 'switch_devices' exclude each other");
+  std::string twice = good_model().dump();
+  twice.insert(1, R"("switches": [{"devices": 2, "devices": 4, "bandwidth": 1}],)");
+  contains(error_of(twice), "key 'switches.devices' is given twice");
 }
 
 TEST_CASE("model file: all errors at once") {

@@ -275,7 +275,7 @@ DeviceModel simple_model() {
   DeviceModel model;
   model.flops.fp32 = 1000;
   model.memory_bandwidth = 100;
-  model.link_bandwidth = 10;
+  model.link_bandwidth = {10};
   model.host_bandwidth = 5;
   return model;
 }
@@ -292,6 +292,14 @@ Task& add_task(Plan& plan, TaskKind kind, int device, std::vector<BufferUse> use
   return plan.tasks.back();
 }
 
+/// The seconds of each task in a simulated step.
+Seconds durations(const Plan& plan, const DeviceModel& model) {
+  Seconds seconds;
+  for (const TaskTime& time : simulate(plan, model, Precision::fp32).times)
+    seconds.push_back(time.end - time.begin);
+  return seconds;
+}
+
 }  // namespace
 
 TEST_CASE("model: a task takes as long as the slower of arithmetic and memory") {
@@ -301,20 +309,20 @@ TEST_CASE("model: a task takes as long as the slower of arithmetic and memory") 
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 8000);
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 2000);
   DeviceModel model = simple_model();
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{5, 8, 5});
+  CHECK(durations(plan, model) == Seconds{5, 8, 5});
   model.efficiency.fp32 = 0.5;
   model.memory_efficiency = 0.25;
   model.task_overhead = 0.5;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{20.5, 20.5, 20.5});
+  CHECK(durations(plan, model) == Seconds{20.5, 20.5, 20.5});
   model.memory_efficiency = 1;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{5.5, 16.5, 5.5});
+  CHECK(durations(plan, model) == Seconds{5.5, 16.5, 5.5});
 }
 
 TEST_CASE("model: loads read the host's memory") {
   Plan plan;
   const BufferId input = add_buffer(plan, 0, 50, BufferKind::input), image = add_buffer(plan, 0, 200);
   add_task(plan, TaskKind::load, 0, {{input, Access::read}, {image, Access::write}});
-  CHECK(model_seconds(plan, simple_model(), Precision::fp32) == Seconds{10});
+  CHECK(durations(plan, simple_model()) == Seconds{10});
 }
 
 TEST_CASE("model: communication takes the bytes of other devices over the link, and the latency") {
@@ -328,9 +336,9 @@ TEST_CASE("model: communication takes the bytes of other devices over the link, 
   add_task(plan, TaskKind::copy, 0, {{near, Access::read}, {to, Access::write}});
   DeviceModel model = simple_model();
   model.link_latency = 0.25;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{40.25, 10.25, 8});
+  CHECK(durations(plan, model) == Seconds{40.25, 10.25, 8});
   model.link_efficiency = 0.5;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{80.25, 20.25, 8});
+  CHECK(durations(plan, model) == Seconds{80.25, 20.25, 8});
 }
 
 TEST_CASE("model: what comes from another switch comes later") {
@@ -344,10 +352,8 @@ TEST_CASE("model: what comes from another switch comes later") {
       {{near, Access::read, 0, 100, 100}, {other_switch, Access::read, 0, 100, 100}, {to, Access::write}});
   DeviceModel model = simple_model();
   model.link_latency = 0.25;
-  model.switch_devices = 2;
-  model.uplink_bandwidth = 20;
-  model.uplink_latency = 0.5;
-  const Seconds seconds = model_seconds(plan, model, Precision::fp32);
+  model.switches = {{{2}, {20}, 0.5}};
+  const Seconds seconds = durations(plan, model);
   CHECK(seconds[TaskId(0)] - seconds[TaskId(1)] == 0.25);
   CHECK(seconds[TaskId(2)] == 20.5);
 }
@@ -357,8 +363,8 @@ TEST_CASE("model: a link that is faster than memory does not hide the memory's t
   const BufferId far = add_buffer(plan, 1, 100), to = add_buffer(plan, 0, 900);
   add_task(plan, TaskKind::copy, 0, {{far, Access::read}, {to, Access::write}});
   DeviceModel model = simple_model();
-  model.link_bandwidth = 1000;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{9});
+  model.link_bandwidth = {1000};
+  CHECK(durations(plan, model) == Seconds{9});
 }
 
 TEST_CASE("model: a link carries all that is read at the same time") {
@@ -376,8 +382,7 @@ TEST_CASE("model: a link carries all that is read at the same time") {
   model.shared_bus = true;
   CHECK(all({{d1, d0, 100}, {d3, d4, 100}}) == 20);
   model.shared_bus = false;
-  model.switch_devices = 4;
-  model.uplink_bandwidth = 20;
+  model.switches = {{{4}, {20}}};
   CHECK(all({{d3, d0, 100}}) == 10);
   CHECK(all({{d4, d0, 100}}) == 10);  // no faster than its own link
   CHECK(all({{d4, d0, 100}, {d5, d1, 200}}) == 20);
@@ -387,37 +392,56 @@ TEST_CASE("model: a link carries all that is read at the same time") {
   CHECK(all({{d4, d0, 100}}) == 20);
 }
 
-TEST_CASE("model: tasks of a layer share links, and tasks of a device take turns") {
+TEST_CASE("model: transfers share links for as long as they pass them together") {
   Plan plan;
-  const auto buffer = [&](int device) { return add_buffer(plan, device, 100); };
-  const auto copy = [&](int node, int from, int to) {
-    const BufferId source = buffer(from), target = buffer(to);
+  const auto copy = [&](int from, int to, std::int64_t bytes) {
+    const BufferId source = add_buffer(plan, from, bytes), target = add_buffer(plan, to, bytes);
     add_task(plan, TaskKind::copy, to, {{source, Access::read}, {target, Access::write}});
-    plan.tasks.back().node = NodeId(node);
   };
-  for (int reader = 1; reader < 4; ++reader) copy(1, 0, reader);  // three read of device 0
-  copy(2, 0, 1);                                                  // alone
-  for (int source = 1; source < 4; ++source) copy(3, source, 0);  // one after the other
   DeviceModel model = simple_model();
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{30, 30, 30, 10, 10, 10, 10});
+  const auto ends = [&] {
+    std::vector<double> all;
+    for (const TaskTime& time : simulate(plan, model, Precision::fp32).times) all.push_back(time.end);
+    return all;
+  };
+  for (int reader = 1; reader < 4; ++reader) copy(0, reader, 100);  // three read of device 0
+  CHECK(ends() == std::vector<double>{30, 30, 30});
+  // One of them is done early; the others then have half of the link each, and a third of it before.
+  plan.tasks.clear();
+  copy(0, 1, 100);
+  copy(0, 2, 50);
+  copy(0, 3, 100);
+  copy(4, 5, 70);  // passes other links
+  CHECK(ends() == std::vector<double>{25, 15, 25, 7});
+  // A device that reads from two others receives both at the same time.
+  plan.tasks.clear();
+  const BufferId left = add_buffer(plan, 1, 100), right = add_buffer(plan, 2, 40),
+                 sum = add_buffer(plan, 0, 100);
+  add_task(plan, TaskKind::reduce, 0, {{left, Access::read}, {right, Access::read}, {sum, Access::write}});
+  CHECK(ends() == std::vector<double>{14});
   model.shared_bus = true;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{30, 30, 30, 10, 10, 10, 10});
-  model.shared_bus = false;
-  model.switch_devices = 1;
-  model.uplink_bandwidth = 5;
-  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{60, 60, 60, 20, 20, 20, 20});
-  // What is small takes a small share.
-  copy(4, 0, 1);
-  copy(4, 0, 1);
-  copy(4, 0, 2);
-  plan.tasks[TaskId(7)].uses[0].bytes = 25;
-  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(7)] == Approx(45 * 25 / 125.0));
-  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(8)] == Approx(45 * 100 / 125.0));
-  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(9)] == 45);
-  // Other passes and other kinds of tasks are at other times.
-  plan.tasks[TaskId(0)].pass = 1;
-  plan.tasks[TaskId(1)].kind = TaskKind::reduce;
-  for (int task = 0; task < 7; ++task) CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(task)] == 20);
+  copy(3, 4, 20);
+  CHECK(ends() == std::vector<double>{16, 6});
+}
+
+TEST_CASE("model: switches of several levels and links of several speeds") {
+  DeviceModel model = simple_model();
+  model.link_bandwidth = {10, 40};                            // device 0 is slower than all others
+  model.switches = {{{2, 3}, {30}, 0.5}, {{5}, {8, 16}, 2}};  // 0-1, 2-4, 5-7, 8-10, ...; 0-4, 5-9, ...
+  const DeviceId d0(0), d1(1), d2(2), d4(4), d5(5), d7(7), d8(8);
+  const auto seconds = [&](DeviceId from, DeviceId to) {
+    return transfer_seconds(model, {{to, from, 120}}, 11);
+  };
+  CHECK(seconds(d0, d1) == 12);
+  CHECK(seconds(d2, d4) == 3);
+  CHECK(seconds(d1, d2) == 4);
+  CHECK(seconds(d4, d5) == 15);
+  CHECK(seconds(d5, d8) == 4);
+  CHECK(model.latency(d2, d4) == model.link_latency);
+  CHECK(model.latency(d1, d2) == 0.5);
+  CHECK(model.latency(d1, d7) == 2);
+  CHECK(model.switches[0].group(d7) == 2);
+  CHECK(model.switches[1].group(d7) == 1);
 }
 
 }  // namespace convnet::test
