@@ -50,8 +50,8 @@ class ConcatLayer : public Layer {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (l.wants_input_gradient(i))
-        l.run_across(Split{output.dims(l.microbatch().images), inputs[i].dims(l.microbatch().images), offset},
-                     {l.output_gradient(), l.input_gradient_there(i)});
+        l.run(Split{output.dims(l.microbatch().images), inputs[i].dims(l.microbatch().images), offset},
+              {l.output_gradient(), l.input_gradient(i)});
       offset += inputs[i].size();
     }
   }

@@ -54,8 +54,6 @@ class LayerTensors {
   /// Returns this layer's contribution to the gradient of input i, which backward must write exactly once. It
   /// is then added to the contributions of other users of the input.
   virtual Value input_gradient(std::size_t i) = 0;
-  /// Returns the same as input_gradient(), but on the device of the input instead of this layer's.
-  virtual Value input_gradient_there(std::size_t i) = 0;
   /// Returns matrix i of Layer::weights, in f32 and with WeightSpec::dims.
   virtual Value weights(std::size_t i) = 0;
   virtual bool wants_weights_gradient(std::size_t i) const = 0;

@@ -175,7 +175,6 @@ class LayerWriter : public Lowering {
   Value output_gradient() override { throw not_in_tests(); }
   bool wants_input_gradient(std::size_t) const override { throw not_in_tests(); }
   Value input_gradient(std::size_t) override { throw not_in_tests(); }
-  Value input_gradient_there(std::size_t) override { throw not_in_tests(); }
   bool wants_weights_gradient(std::size_t) const override { throw not_in_tests(); }
   Value weights_gradient(std::size_t) override { throw not_in_tests(); }
   Value kept(const std::string&, const Dims&, DataType) override { throw not_in_tests(); }

@@ -39,20 +39,17 @@ double PlacementEstimate::update_seconds(std::size_t unit, const Spread& spread)
 }
 
 double PlacementEstimate::sum_seconds(const Spread& spread) const {
-  // Gradients and then weights: a shard of each from every replica of the host, and from one of every other.
-  const HostGroups groups(topology_, spread.devices());
+  // Gradients and then weights: the shards of each replica go its way, and the shards come back the same way.
   const std::vector<DeviceId> devices = spread.devices();
+  const Exchange exchange(topology_, devices);
   const auto device = [&](int member) { return devices[static_cast<std::size_t>(member)]; };
   std::vector<Transfer> transfers;
-  for (int member = 0; member < spread.count; ++member) {
-    const std::vector<int>& neighbours = groups.members(groups.host_of(member));
-    for (const int other : neighbours) {
-      if (other != member)
-        transfers.push_back({device(member), device(other), 2.0 / static_cast<double>(neighbours.size())});
-    }
-    for (int host = 0; host < groups.hosts(); ++host) {
-      if (host != groups.host_of(member))
-        transfers.push_back({device(member), device(groups.counterpart(host, member)), 2.0 / spread.count});
+  for (int owner = 0; owner < spread.count; ++owner) {
+    for (int member = 0; member < spread.count; ++member) {
+      if (member == owner) continue;
+      const int receiver = exchange.hop(member, owner).receiver;
+      transfers.push_back({device(member), device(receiver), 1.0 / spread.count});
+      transfers.push_back({device(receiver), device(member), 1.0 / spread.count});
     }
   }
   return transfer_seconds(links_, transfers, devices_);

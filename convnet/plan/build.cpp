@@ -2,11 +2,13 @@
 #include "convnet/plan/build.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
+#include "convnet/plan/fetch_ahead.h"
 #include "convnet/plan/fusion.h"
 #include "convnet/plan/order.h"
 #include "convnet/plan/split.h"
@@ -40,10 +42,11 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       options_(options),
       net_buffers_(net_buffers),
       plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options)),
-      emitter_(plan_, target),
+      emitter_(plan_, target, options.routes),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, options.clips, emitter_),
-      states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {
+      states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))),
+      users_done_(graph.nodes.size(), std::vector<int>(static_cast<std::size_t>(graph.microbatches), 0)) {
   for (const WeightBuffers& w : net_buffers.weights) {
     for (std::size_t r = 0; r < w.rounded.size(); ++r)
       emitter_.add_lasting_copy(TaskEmitter::value_of(w.weights[r]), w.rounded[r]);
@@ -90,6 +93,7 @@ Plan PlanBuilder::build() {
   if (random()) updates_.average(place());  // once a minibatch, however many passes it has
   // Tests read outputs of layers, and gradient checks compare operations one by one.
   if (random() && graph_.in_place) fuse_tasks(plan_, graph_, emitter_.target());
+  if (options_.routes == Routes::relayed) fetch_ahead(plan_);
   split_between_processes(plan_);
   find_dependencies(plan_);
   for (Task& task : plan_.tasks) {
@@ -133,21 +137,10 @@ Value PlanBuilder::input_gradient(std::size_t i) {
   const bool in_place = at_.node->layer->facts.backward_in_place && i == 0 && own.exists() &&
                         emitter_.tensor(own).device == at_.device &&
                         !gradients_.is_shared(own, at_.microbatch, self, self);
-  return contribute(i, in_place ? own : new_input_gradient(i, at_.device));
-}
-
-Value PlanBuilder::input_gradient_there(std::size_t i) {
-  return contribute(i, new_input_gradient(i, home(at_.node->inputs[i])));
-}
-
-Value PlanBuilder::new_input_gradient(std::size_t i, DeviceId device) {
   const NodeId input = at_.node->inputs[i];
-  return emitter_.add_like(state(input).output, "d " + graph_.nodes[input].name, BufferKind::gradient,
-                           device);
-}
-
-Value PlanBuilder::contribute(std::size_t i, Value written) {
-  const NodeId input = at_.node->inputs[i];
+  const Value written = in_place ? own
+                                 : emitter_.add_like(state(input).output, "d " + graph_.nodes[input].name,
+                                                     BufferKind::gradient, at_.device);
   gradients_.contribute(input, at_.microbatch, home(input), written);
   return written;
 }
@@ -197,35 +190,18 @@ std::vector<int> PlanBuilder::microbatches_of_this_run() const {
   return microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas());
 }
 
-/// If there are few replicas, each of them merges, which saves a copy. If there are many, only the first one
-/// merges, because N replicas that read from N others would need N * N messages. Between hosts, the first
-/// replica of each host merges the results of the hosts.
+/// Replicas of a single group all merge, which saves a copy. Otherwise the statistics go to the first
+/// replica, and come back, as sums of gradients do.
 void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
                                  const Dims& dims, const Merge& merge) {
-  constexpr std::size_t kMostMerging = 16;
   const std::vector<int> microbatches = microbatches_of_this_run();
   std::vector<DeviceId> devices;
   for (const int m : microbatches) devices.push_back(at_.node->device(m));
-  const HostGroups hosts(plan_.topology, devices);
-  const auto on_host = [&](int host) {
-    std::vector<int> there;
-    for (const int member : hosts.members(host))
-      there.push_back(microbatches[static_cast<std::size_t>(member)]);
-    return there;
-  };
+  const Exchange exchange(plan_.topology, devices);
+  if (exchange.stages() == 1) return merge_kept(microbatches, from, into, dims, merge);
+  const Merging all{exchange, microbatches, from, into, dims, merge};
   const auto own = std::find(microbatches.begin(), microbatches.end(), at_.microbatch) - microbatches.begin();
-  const int first = on_host(hosts.host_of(static_cast<int>(own)))[0];
-  const bool few = hosts.hosts() == 1 && microbatches.size() <= kMostMerging;
-  if (at_.microbatch != first && !few) {
-    for (const std::string& name : into) keep(name, kept_by(first, name));
-  } else if (hosts.hosts() == 1) {
-    merge_kept(microbatches, from, into, dims, merge);
-  } else {
-    std::vector<Statistics> parts;
-    for (int host = 0; host < hosts.hosts(); ++host)
-      parts.push_back(merged_on_host(on_host(host), from, dims, merge));
-    merge(parts, kept_as(into, dims));
-  }
+  bring_merged(all, static_cast<int>(own));
 }
 
 /// Merges the statistics that the replicas of these microbatches keep. The replica whose operations are being
@@ -240,24 +216,51 @@ void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::ve
   merge(parts, kept_as(into, dims));
 }
 
-/// Returns the merged statistics of the replicas of a host, which are given by their microbatches. The first
-/// call makes the first of them merge.
-PlanBuilder::Statistics PlanBuilder::merged_on_host(const std::vector<int>& microbatches,
-                                                    const std::vector<std::string>& from, const Dims& dims,
-                                                    const Merge& merge) {
-  std::vector<std::string> names = from;
-  if (microbatches.size() > 1) {
-    for (std::string& name : names) name = "host's " + name;
-    const At asking = at_;
-    at_.microbatch = microbatches[0];
-    at_.device = at_.node->device(at_.microbatch);
-    if (!state(at_.node->id).kept.contains(names[0])) merge_kept(microbatches, from, names, dims, merge);
-    at_ = asking;
+/// Makes a member of an exchange keep the statistics of all, unless it does already.
+void PlanBuilder::bring_merged(const Merging& all, int member) {
+  const int microbatch = all.microbatches[static_cast<std::size_t>(member)];
+  if (states_[at_.node->id][static_cast<std::size_t>(microbatch)].kept.contains(all.into[0])) return;
+  const Exchange::Hop hop = all.exchange.hop(member, 0);
+  const bool owner = hop.stage == all.exchange.stages();
+  std::vector<Value> values;
+  if (owner) {
+    values = merged_by_stage(all, all.exchange.stages() - 1, member).values;
+  } else {
+    bring_merged(all, hop.receiver);
+    for (const std::string& name : all.into)
+      values.push_back(kept_by(all.microbatches[static_cast<std::size_t>(hop.receiver)], name));
   }
-  Statistics statistics;
-  for (const int m : microbatches) statistics.images += images_[static_cast<std::size_t>(m)];
-  for (const std::string& name : names) statistics.values.push_back(kept_by(microbatches[0], name));
-  return statistics;
+  const At asking = at_;
+  at_.microbatch = microbatch;
+  at_.device = at_.node->device(microbatch);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    keep(all.into[i], owner ? values[i] : emitter_.fetched(values[i], place()));
+  at_ = asking;
+}
+
+/// Returns the statistics that a member has after a stage. The first call writes down how it merges them.
+PlanBuilder::Statistics PlanBuilder::merged_by_stage(const Merging& all, int stage, int member) {
+  const int microbatch = all.microbatches[static_cast<std::size_t>(member)];
+  if (stage < 0) {
+    Statistics own{images_[static_cast<std::size_t>(microbatch)], {}};
+    for (const std::string& name : all.from) own.values.push_back(kept_by(microbatch, name));
+    return own;
+  }
+  std::vector<Statistics> parts;
+  for (const int sender : all.exchange.senders(stage, member, 0))
+    parts.push_back(merged_by_stage(all, stage - 1, sender));
+  if (parts.size() == 1) return parts[0];
+  Statistics merged;
+  for (const Statistics& part : parts) merged.images += part.images;
+  std::vector<std::string> names = all.from;
+  for (std::string& name : names) name = "stage " + std::to_string(stage) + "'s " + name;
+  const At asking = at_;
+  at_.microbatch = microbatch;
+  at_.device = at_.node->device(microbatch);
+  merged.values = kept_as(names, all.dims);
+  all.merge(parts, merged.values);
+  at_ = asking;
+  return merged;
 }
 
 std::vector<Value> PlanBuilder::kept_as(const std::vector<std::string>& names, const Dims& dims) {
@@ -362,14 +365,28 @@ void PlanBuilder::backward_run(const Node& node, int run) {
   const std::vector<int> microbatches = microbatches_of_run(node, run);
   for (int m : microbatches) {
     enter(node, m, true);
-    gradients_.gather(node, state(node.id).output, place());
     node.layer->before_backward(*this);
   }
   for (int m : microbatches) {
     enter(node, m, true);
     node.layer->backward(*this);
   }
+  for (const NodeId input : node.inputs) {
+    for (const int m : microbatches) gather_gradient(graph_.nodes[input], m);
+  }
   updates_.backward_done(node, (run + 1) * node.replicas(), place());
+}
+
+/// Moves the gradients of a layer's output to its device once all of its users have run backward, so that
+/// the bytes travel while other layers compute.
+void PlanBuilder::gather_gradient(const Node& node, int microbatch) {
+  if (!node.gets_gradient) return;
+  int& done = users_done_[node.id][static_cast<std::size_t>(microbatch)];
+  const auto users = std::count_if(node.users.begin(), node.users.end(),
+                                   [&](NodeId user) { return graph_.nodes[user].gets_gradient; });
+  if (++done < users) return;
+  enter(node, microbatch, true);
+  gradients_.gather(node, state(node.id).output, place());
 }
 
 /// Returns whether backward can read the inputs of the layer: they are not overwritten, or can be computed
@@ -441,6 +458,10 @@ void PlanBuilder::set_output(Value v) {
   const bool read_in_backward =
       training() && at_.node->gets_gradient && at_.node->layer->facts.backward_reads == BackwardReads::output;
   if (read_in_backward || at_.node->users.size() > 1) emitter_.tensor(v).pinned = true;
+  std::set<DeviceId> readers;
+  for (const NodeId user : at_.node->users) readers.insert(home(user));
+  readers.erase(at_.device);
+  emitter_.tensor(v).readers.assign(readers.begin(), readers.end());
 }
 
 }  // namespace convnet

@@ -25,7 +25,6 @@ class PlanBuilder : public Lowering {
   Value output_gradient() override { return gradients_.of(at_.node->id, at_.microbatch); }
   bool wants_input_gradient(std::size_t i) const override;
   Value input_gradient(std::size_t i) override;
-  Value input_gradient_there(std::size_t i) override;
   Value weights(std::size_t i) override;
   bool wants_weights_gradient(std::size_t i) const override { return graph_.learns(*at_.node, i); }
   Value weights_gradient(std::size_t i) override;
@@ -75,13 +74,23 @@ class PlanBuilder : public Lowering {
   void naming_layer(const Work& work);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);
+  void gather_gradient(const Node& node, int microbatch);
   /// Returns the microbatches of the replicas that run together, if they have images.
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
   std::vector<int> microbatches_of_this_run() const;
   void merge_kept(const std::vector<int>& microbatches, const std::vector<std::string>& from,
                   const std::vector<std::string>& into, const Dims& dims, const Merge& merge);
-  Statistics merged_on_host(const std::vector<int>& microbatches, const std::vector<std::string>& from,
-                            const Dims& dims, const Merge& merge);
+  /// What merge_replicas() was asked for, and the replicas of the run, which exchange their statistics.
+  struct Merging {
+    const Exchange& exchange;
+    const std::vector<int>& microbatches;
+    const std::vector<std::string>& from;
+    const std::vector<std::string>& into;
+    const Dims& dims;
+    const Merge& merge;
+  };
+  void bring_merged(const Merging& all, int member);
+  Statistics merged_by_stage(const Merging& all, int stage, int member);
   /// Returns the tensors that this replica keeps under these names; makes those that do not exist yet.
   std::vector<Value> kept_as(const std::vector<std::string>& names, const Dims& dims);
   Value kept_by(int microbatch, const std::string& name) const;
@@ -93,8 +102,6 @@ class PlanBuilder : public Lowering {
   void record_rewrite(const char* does, const std::string& what, const char* how);
   Value in_place_output();
   void set_output(Value v);
-  Value new_input_gradient(std::size_t i, DeviceId device);
-  Value contribute(std::size_t i, Value written);
   BufferId weights_buffer(std::size_t i) const;
 
   const Graph& graph_;
@@ -107,6 +114,8 @@ class PlanBuilder : public Lowering {
   GradientSums gradients_;
   UpdateWriter updates_;
   Table<NodeId, std::vector<NodeState>> states_;  ///< by node and microbatch; not of data layers
+  /// By node and microbatch: how many of its users have run backward, counted as often as they read it.
+  Table<NodeId, std::vector<int>> users_done_;
   /// Data layers, by node, microbatch and device.
   std::map<std::tuple<NodeId, int, DeviceId>, NodeState> loaded_;
   At at_;

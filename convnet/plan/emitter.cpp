@@ -4,9 +4,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "convnet/plan/routes.h"
+
 namespace convnet {
 
-TaskEmitter::TaskEmitter(Plan& plan, const Target& target) : plan_(plan), target_(target) {
+TaskEmitter::TaskEmitter(Plan& plan, const Target& target, Routes routes)
+    : plan_(plan), target_(target), routes_(routes) {
   for (const BufferId id : plan.buffers.ids()) {
     const Buffer& b = plan.buffers[id];
     PlannedTensor t;
@@ -54,14 +57,13 @@ BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlac
   for (const BufferId copy : t.copies) {
     if (holds(copy, want, place.device)) return copy;
   }
-  const BufferId from = source_of(t, want, place);
-  std::string name = t.name;
-  if (!same_layout(buffer(t.buffer).desc, want)) {
-    const bool converted = want.type != buffer(t.buffer).desc.type;
-    name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
+  if (std::find(t.readers.begin(), t.readers.end(), place.device) != t.readers.end()) {
+    std::vector<DeviceId> devices = t.readers;
+    devices.insert(devices.begin(), t.device);
+    if (relays(want, devices)) return broadcast(t, want, devices, place);
   }
-  const BufferId copy = add_buffer(
-      std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind, place.device, want);
+  const BufferId from = source_of(t, want, place);
+  const BufferId copy = add_version(t, want, place.device);
   // One shape for both sides: that of the side whose layout depends on it.
   Reorder op{buffer(from).desc, want};
   (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
@@ -72,8 +74,81 @@ BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlac
   task.uses = {{from, Access::read}, {copy, Access::write}};
   add_workspace(task);
   plan_.tasks.push_back(std::move(task));
-  t.copies.push_back(copy);
   return copy;
+}
+
+/// Adds a buffer for a version of `t`.
+BufferId TaskEmitter::add_version(PlannedTensor& t, const TensorDesc& want, DeviceId device) {
+  std::string name = t.name;
+  if (!same_layout(buffer(t.buffer).desc, want)) {
+    const bool converted = want.type != buffer(t.buffer).desc.type;
+    name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
+  }
+  const BufferKind kind = t.kind == BufferKind::weights ? BufferKind::workspace : t.kind;
+  t.copies.push_back(add_buffer(std::move(name), kind, device, want));
+  return t.copies.back();
+}
+
+/// Returns whether a tensor that goes to other devices, or a sum that comes from them, takes a route by way
+/// of all of them. Small tensors take longer to begin than to move, and devices that share their memory have
+/// no links.
+bool TaskEmitter::relays(const TensorDesc& moved, const std::vector<DeviceId>& devices) const {
+  constexpr std::int64_t least = 256 << 10;
+  const auto on_other_host = [&](DeviceId device) {
+    return plan_.topology.host(device) != plan_.topology.host(devices[0]);
+  };
+  return routes_ == Routes::relayed && devices.size() > 2 && moved.bytes() >= least &&
+         moved.bytes() % size_of(DataType::f32) == 0 &&
+         (target_.runs_streams_together() || std::any_of(devices.begin(), devices.end(), on_other_host));
+}
+
+/// Makes versions of `t` on `devices`, of which the first one has it, and returns that on place.device.
+BufferId TaskEmitter::broadcast(PlannedTensor& t, const TensorDesc& want,
+                                const std::vector<DeviceId>& devices, TaskPlace place) {
+  TaskPlace home = place;
+  home.device = t.device;
+  std::vector<BufferId> versions = {version(t, want, home)};
+  for (std::size_t d = 1; d < devices.size(); ++d) versions.push_back(add_version(t, want, devices[d]));
+  const Route route = broadcast_route(Exchange(plan_.topology, devices), versions, 0, want.bytes());
+  emit_route(*this, place, route, route_chunks(want.bytes(), route.size()));
+  return version(t, want, place);
+}
+
+Value TaskEmitter::fetched(Value from, TaskPlace place) {
+  PlannedTensor copy = tensor(from);
+  copy.buffer = version(tensor(from), buffer(copy.buffer).desc, place);
+  copy.copies.clear();
+  copy.device = place.device;
+  return add(std::move(copy));
+}
+
+Value TaskEmitter::sum_across(const std::vector<Value>& parts, Value model, const std::string& name,
+                              TaskPlace place) {
+  const Value sum = add_like(model, name, BufferKind::gradient, place.device);
+  const TensorDesc layout = buffer(tensor(model).buffer).desc;
+  std::vector<DeviceId> devices;
+  for (const Value part : parts) devices.push_back(tensor(part).device);
+  const auto here = std::find(devices.begin(), devices.end(), place.device);
+  if (layout.type != DataType::f32 || here == devices.end() || devices.size() < 3 ||
+      !relays(layout, devices)) {
+    std::vector<Value> values = parts;
+    values.push_back(sum);
+    emit_across(place, TaskKind::accumulate,
+                EltwiseSum{tensor(model).dims, std::vector<float>(parts.size(), 1.0F)}, values);
+    return sum;
+  }
+  std::vector<BufferId> own, partial;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    TaskPlace at = place;
+    at.device = devices[p];
+    own.push_back(version(tensor(parts[p]), layout, at));
+    partial.push_back(add_buffer("partial " + name, BufferKind::gradient, devices[p], layout));
+  }
+  tensor(sum).buffer = add_buffer(name, BufferKind::gradient, place.device, layout);
+  const Route route = reduce_route(Exchange(plan_.topology, devices), own, partial, tensor(sum).buffer,
+                                   static_cast<int>(here - devices.begin()), layout.bytes());
+  emit_route(*this, place, route, route_chunks(layout.bytes(), route.size()));
+  return sum;
 }
 
 /// Returns the buffer from which a version of `t` is made: the primary one, or a copy that is already on the
@@ -215,8 +290,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
     }
   }
   if (remote) {
-    const bool moves = std::holds_alternative<Concat>(op) || std::holds_alternative<Split>(op);
-    task.kind = moves ? TaskKind::copy : TaskKind::reduce;
+    task.kind = std::holds_alternative<Concat>(op) ? TaskKind::copy : TaskKind::reduce;
     task.stream = Stream::copy;
   } else if (runs_beside(task)) {
     task.stream = Stream::update;

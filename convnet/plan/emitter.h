@@ -33,6 +33,7 @@ struct PlannedTensor {
   std::vector<BufferId> copies;
   std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
   bool pinned = false;                  ///< must not be overwritten in place
+  std::vector<DeviceId> readers;        ///< other devices that will read it
   std::int64_t begin = 0, bytes = -1;   ///< the bytes of the buffer that it occupies; bytes = -1: all of them
 };
 
@@ -41,7 +42,7 @@ class TaskEmitter {
  public:
   /// Begins with a tensor for each buffer that `plan` already has, in their order. Both must outlive the
   /// emitter.
-  TaskEmitter(Plan& plan, const Target& target);
+  TaskEmitter(Plan& plan, const Target& target, Routes routes);
 
   /// Returns the tensor of a buffer that the plan had from the beginning.
   static Value value_of(BufferId persistent) { return Value{persistent.value()}; }
@@ -66,6 +67,11 @@ class TaskEmitter {
   /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
   /// is none.
   BufferId version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  /// Returns the sum of tensors on several devices, in their order: a new tensor on `device` with the layout
+  /// of `model`.
+  Value sum_across(const std::vector<Value>& parts, Value model, const std::string& name, TaskPlace place);
+  /// Returns a copy of a tensor on place.device, made from where the tensor is.
+  Value fetched(Value from, TaskPlace place);
   /// Adds a version that exists from the beginning. Whoever writes the tensor writes it, too.
   void add_lasting_copy(Value v, BufferId copy) { tensor(v).copies.push_back(copy); }
   /// Forgets the other versions of a tensor whose primary buffer has been written by emit_flat().
@@ -83,6 +89,10 @@ class TaskEmitter {
   Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const;
   void add_workspace(Task& task);
   bool holds(BufferId id, const TensorDesc& want, DeviceId device);
+  bool relays(const TensorDesc& moved, const std::vector<DeviceId>& devices) const;
+  BufferId add_version(PlannedTensor& t, const TensorDesc& want, DeviceId device);
+  BufferId broadcast(PlannedTensor& t, const TensorDesc& want, const std::vector<DeviceId>& devices,
+                     TaskPlace place);
   BufferId source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
   bool runs_beside(const Task& task) const;
   LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
@@ -91,6 +101,7 @@ class TaskEmitter {
 
   Plan& plan_;
   const Target& target_;
+  const Routes routes_;
   std::vector<PlannedTensor> tensors_;
 };
 

@@ -81,10 +81,7 @@ void GradientSums::gather(const Node& node, Value output, TaskPlace place) {
     g.here = parts[0];
     return;
   }
-  const EltwiseSum op{emitter_.tensor(output).dims, std::vector<float>(parts.size(), 1.0F)};
-  g.here = emitter_.add_like(output, "d " + node.name, BufferKind::gradient, place.device);
-  parts.push_back(g.here);
-  emitter_.emit_across(place, TaskKind::accumulate, op, parts);
+  g.here = emitter_.sum_across(parts, output, "d " + node.name, place);
 }
 
 }  // namespace convnet

@@ -151,18 +151,17 @@ class NetBuffersBuilder {
     w.averages.push_back(shard);
   }
 
-  /// Returns the replicas that own the shards, in the order of the shards, from the `first` in turn. Between
-  /// hosts, shards whose owners have the same place are neighbours, because one device of each host sums
-  /// them.
+  /// Returns the replicas that own the shards, in the order of the shards, from the `first` in turn. Shards
+  /// that a replica sums or fetches together are neighbours.
   std::vector<int> shard_owners(const Node& node, int first, int shards) const {
-    const HostGroups hosts(options_.topology, node.gpus);
-    const std::vector<int> turns = hosts.in_turns();
+    const Exchange exchange(options_.topology, node.gpus);
+    const std::vector<int> turns = exchange.in_turns();
     std::vector<int> owners;
     for (int s = 0; s < shards; ++s)
       owners.push_back(turns[static_cast<std::size_t>(first + s) % turns.size()]);
-    if (hosts.hosts() > 1)
+    if (exchange.stages() > 1)
       std::stable_sort(owners.begin(), owners.end(),
-                       [&](int a, int b) { return hosts.place_of(a) < hosts.place_of(b); });
+                       [&](int a, int b) { return exchange.shards_before(a, b); });
     return owners;
   }
 

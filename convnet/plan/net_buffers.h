@@ -18,8 +18,9 @@ struct PlanOptions {
   int views = 1;              ///< number of views of each image in tests
   std::int64_t images = 128;  ///< images of the usual minibatch, for which the layouts of weights are chosen
   Topology topology = {};     ///< the hosts and processes of the devices
-  bool clips = false;         ///< updates clip the gradient by its norm
-  bool averages = false;      ///< running averages of the weights are kept
+  Routes routes = Routes::relayed;
+  bool clips = false;     ///< updates clip the gradient by its norm
+  bool averages = false;  ///< running averages of the weights are kept
 };
 
 /// The persistent buffers of a net, with their layouts and places in memory. The buffers of every plan of the

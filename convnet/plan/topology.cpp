@@ -18,6 +18,32 @@ Table<DeviceId, int> groups_of(const std::vector<int>& devices_of_groups) {
   return group;
 }
 
+constexpr std::size_t kMostOnHost = 16, kMostHosts = 4;  // that all exchange data with each other
+
+/// Returns the levels of an exchange: hosts, if there are several and some have several members, and blocks.
+std::vector<std::vector<int>> levels_of(const Topology& topology, const std::vector<DeviceId>& devices) {
+  std::vector<int> group;  // of each member, in the outermost level so far
+  std::map<int, int> hosts;
+  for (const DeviceId device : devices) hosts.emplace(topology.host(device), static_cast<int>(hosts.size()));
+  const bool by_host = hosts.size() > 1 && hosts.size() < devices.size();
+  std::vector<std::vector<int>> levels;
+  int rank = 0;
+  for (auto& [host, index] : hosts) index = rank++;
+  for (std::size_t m = 0; m < devices.size(); ++m)
+    group.push_back(by_host ? hosts.at(topology.host(devices[m])) : static_cast<int>(m));
+  std::size_t count = by_host ? hosts.size() : devices.size();
+  if (by_host) levels.push_back(group);
+  if (hosts.size() == 1 && count <= kMostOnHost) return levels;
+  while (count > kMostHosts) {
+    // Blocks of neighbours, as equal as possible.
+    const std::size_t blocks = (count + kMostHosts - 1) / kMostHosts;
+    for (int& g : group) g = static_cast<int>(static_cast<std::size_t>(g) * blocks / count);
+    levels.push_back(group);
+    count = blocks;
+  }
+  return levels;
+}
+
 }  // namespace
 
 Topology::Topology(const std::vector<int>& devices_of_hosts, const std::vector<int>& devices_of_processes)
@@ -46,38 +72,81 @@ int Topology::most_devices_in_process() const {
   return most;
 }
 
-HostGroups::HostGroups(const Topology& topology, const std::vector<DeviceId>& devices)
-    : places_(devices.size()) {
-  std::map<int, std::vector<int>> by_host;
-  for (std::size_t m = 0; m < devices.size(); ++m)
-    by_host[topology.host(devices[m])].push_back(static_cast<int>(m));
-  if (by_host.size() == devices.size()) {
-    members_.emplace_back(devices.size());
-    std::iota(members_[0].begin(), members_[0].end(), 0);
-  } else {
-    for (auto& [host, members] : by_host) members_.push_back(std::move(members));
-  }
-  for (int h = 0; h < hosts(); ++h) {
-    int place = 0;
-    for (const int member : members(h)) places_[static_cast<std::size_t>(member)] = {h, place++};
-  }
-}
+Exchange::Exchange(const Topology& topology, const std::vector<DeviceId>& devices)
+    : Exchange(devices.size(), levels_of(topology, devices)) {}
 
-int HostGroups::counterpart(int host, int member) const {
-  if (host_of(member) == host) return member;
-  const std::vector<int>& there = members(host);
-  return there[static_cast<std::size_t>(place_of(member)) % there.size()];
-}
-
-std::vector<int> HostGroups::in_turns() const {
-  std::vector<int> turns;
-  for (std::size_t round = 0; turns.size() < places_.size(); ++round) {
-    std::size_t shift = 0;
-    for (const std::vector<int>& there : members_) {
-      if (round < there.size()) turns.push_back(there[(round + shift) % there.size()]);
-      ++shift;
+Exchange::Exchange(std::size_t members, const std::vector<std::vector<int>>& levels)
+    : groups_of_(levels), paths_(members) {
+  groups_of_.emplace_back(members, 0);  // all of them
+  for (std::size_t stage = 0; stage < groups_of_.size(); ++stage) {
+    const std::vector<int>& outer = groups_of_[stage];
+    std::vector<Group> groups(at(*std::max_element(outer.begin(), outer.end())) + 1);
+    for (std::size_t m = 0; m < members; ++m) {
+      const int child = stage == 0 ? static_cast<int>(m) : groups_of_[stage - 1][m];
+      std::vector<int>& children = groups[at(outer[m])].children;
+      auto found = std::find(children.begin(), children.end(), child);
+      if (found == children.end()) found = children.insert(found, child);
+      paths_[m].push_back(static_cast<int>(found - children.begin()));
     }
+    groups_.push_back(std::move(groups));
   }
+}
+
+Exchange Exchange::without(int member) const {
+  std::vector<std::vector<int>> levels(groups_of_.begin(), groups_of_.end() - 1);
+  for (std::vector<int>& level : levels) {
+    level.erase(level.begin() + member);
+    // Groups that are empty now leave no gap.
+    std::vector<int> kept = level;
+    std::sort(kept.begin(), kept.end());
+    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+    for (int& group : level)
+      group = static_cast<int>(std::lower_bound(kept.begin(), kept.end(), group) - kept.begin());
+  }
+  return {paths_.size() - 1, levels};
+}
+
+/// Returns the member of a group that acts for `owner` there: the one with the same path from the group on,
+/// modulo the number of children where that is smaller. That is the owner itself in its own groups.
+int Exchange::counterpart(int stage, int group, int owner) const {
+  for (; stage >= 0; --stage) {
+    const std::vector<int>& children = groups_[at(stage)][at(group)].children;
+    group = children[at(paths_[at(owner)][at(stage)]) % children.size()];
+  }
+  return group;  // a child of an innermost group is a member
+}
+
+Exchange::Hop Exchange::hop(int member, int owner) const {
+  for (int stage = 0; stage < stages(); ++stage) {
+    const int receiver = counterpart(stage, group_of(stage, member), owner);
+    if (receiver != member) return {stage, receiver};
+  }
+  return {stages(), owner};
+}
+
+std::vector<int> Exchange::senders(int stage, int receiver, int owner) const {
+  const int group = group_of(stage, receiver);
+  if (counterpart(stage, group, owner) != receiver) return {receiver};
+  std::vector<int> members;
+  for (const int child : groups_[at(stage)][at(group)].children)
+    members.push_back(counterpart(stage - 1, child, owner));
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+std::vector<int> Exchange::in_turns() const {
+  std::vector<int> turns(paths_.size());
+  std::iota(turns.begin(), turns.end(), 0);
+  if (stages() == 1) return turns;
+  // The places on a host begin elsewhere on each host, so that the first owners have different neighbours.
+  const auto turn = [&](int member) {
+    const std::vector<int>& path = paths_[at(member)];
+    std::vector<int> key(path.begin() + 1, path.end());
+    const auto places = static_cast<int>(groups_[0][at(group_of(0, member))].children.size());
+    key.insert(key.begin(), (path[0] - group_of(0, member) % places + places) % places);
+    return key;
+  };
+  std::stable_sort(turns.begin(), turns.end(), [&](int a, int b) { return turn(a) < turn(b); });
   return turns;
 }
 

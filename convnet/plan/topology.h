@@ -7,6 +7,10 @@
 
 namespace convnet {
 
+/// How tensors travel to several devices, or sums from several. direct: each device reads from where a tensor
+/// was made. relayed: devices with links of their own hand large tensors on, from one to the next.
+enum class Routes { relayed, direct };
+
 /// The host and the process of each device. Devices of one host have consecutive indices, and so have those
 /// of one process. A process is on one host.
 class Topology {
@@ -33,32 +37,62 @@ class Topology {
   Table<DeviceId, int> host_, process_;  ///< empty: all 0
 };
 
-/// Groups devices, like those of the replicas of a layer, by host, for communication in two steps: within
-/// hosts, and between hosts. A member is the index of a device in the list of the constructor.
-class HostGroups {
+/// The way on which devices, like those of the replicas of a layer, exchange data, so that no device needs
+/// data of all others directly and slow links carry as little as possible. Devices form groups within groups:
+/// devices of a host, hosts, and blocks of hosts where there are many. A member is the index of a device in
+/// the list of the constructor.
+class Exchange {
  public:
-  /// Two steps save nothing if all devices are on one host, or each is on a host of its own. Then all members
-  /// count as members of one host.
-  HostGroups(const Topology& topology, const std::vector<DeviceId>& devices);
+  /// Few members that are all on one host, or each on a host of its own, are one group.
+  Exchange(const Topology& topology, const std::vector<DeviceId>& devices);
+  /// Groups the members by levels, the innermost first: levels[l][m] is the group of member m in level l.
+  /// Each group consists of whole groups of the level before.
+  Exchange(std::size_t members, const std::vector<std::vector<int>>& levels);
 
-  int hosts() const { return static_cast<int>(members_.size()); }
-  /// Returns the members on a host, in order. Hosts without members are not counted.
-  const std::vector<int>& members(int host) const { return members_.at(static_cast<std::size_t>(host)); }
-  int host_of(int member) const { return places_.at(static_cast<std::size_t>(member)).host; }
-  /// Returns the place of a member among those of its host, from 0.
-  int place_of(int member) const { return places_.at(static_cast<std::size_t>(member)).place; }
-  /// Returns the member that acts for `member` on a host: `member` itself on its own host; on another host
-  /// the one with the same place, modulo the number of members there.
-  int counterpart(int host, int member) const;
-  /// Returns all members in an order that alternates between hosts, and between the places on them.
+  /// Returns the exchange, in the same groups, of all members but one.
+  Exchange without(int member) const;
+  /// Returns whether two members are in the same group of the outermost level.
+  bool neighbours(int a, int b) const {
+    return stages() == 1 || group_of(stages() - 2, a) == group_of(stages() - 2, b);
+  }
+
+  int members() const { return static_cast<int>(paths_.size()); }
+  /// Returns the number of stages. In stage 0 data moves within the innermost groups, in the last one
+  /// anywhere.
+  int stages() const { return static_cast<int>(paths_[0].size()); }
+
+  /// What a member does with its share of a sum that `owner` gets in the end: in which stage it sends it to
+  /// which member, which adds it to its own. The owner's own stage is stages(). What the owner makes of the
+  /// sum takes the same way back: the member fetches it from the receiver in that stage, the last stage
+  /// first.
+  struct Hop {
+    int stage = 0, receiver = 0;
+  };
+  Hop hop(int member, int owner) const;
+  /// Returns the members from which `receiver` gets shares of the sum of `owner` in a stage, and itself, in
+  /// order.
+  std::vector<int> senders(int stage, int receiver, int owner) const;
+
+  /// Returns all members in an order that alternates between the outermost groups, and within them likewise.
   std::vector<int> in_turns() const;
+  /// Returns whether shards of `a` come before those of `b` where the shards that a member sums or fetches in
+  /// any stage are neighbours.
+  bool shards_before(int a, int b) const { return paths_[at(a)] < paths_[at(b)]; }
 
  private:
-  struct Place {
-    int host, place;
+  /// A group: its groups of the level within, or its members.
+  struct Group {
+    std::vector<int> children;
   };
-  std::vector<std::vector<int>> members_;  ///< by host
-  std::vector<Place> places_;              ///< by member
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  int counterpart(int stage, int group, int owner) const;
+  int group_of(int stage, int member) const { return groups_of_[at(stage)][at(member)]; }
+
+  /// By stage: the groups within which data moves, and the group of each member.
+  std::vector<std::vector<Group>> groups_;
+  std::vector<std::vector<int>> groups_of_;
+  /// By member: its place in its innermost group, then the place of each of its groups in the next.
+  std::vector<std::vector<int>> paths_;
 };
 
 }  // namespace convnet

@@ -125,70 +125,93 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
   if (due_bytes_ >= emitter_.target().joined_update_bytes() && !joins_norms_) flush(place);
 }
 
-/// Returns for each shard the gradients that its update adds up: those of the replicas, or with several hosts
-/// the sum of each host.
+/// Returns for each shard the gradients that its update adds up: those of the replicas, or what the last
+/// stage of their exchange brings.
 std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& w,
                                                            const std::vector<BufferId>& gradients) {
-  const HostGroups hosts = hosts_of(w);
-  std::vector<std::vector<BufferUse>> of_shards(w.shards.size());
-  for (int host = 0; host < hosts.hosts(); ++host) {
-    std::vector<BufferId> found;
-    for (const int replica : hosts.members(host)) {
-      const BufferId gradient = gradients[static_cast<std::size_t>(replica)];
-      if (gradient.exists()) found.push_back(gradient);
+  const Exchange exchange = exchange_of(w);
+  std::vector<std::vector<Partial>> partials;
+  for (const UpdateShard& shard : w.shards) {
+    partials.emplace_back();
+    for (std::size_t r = 0; r < gradients.size(); ++r) {
+      if (gradients[r].exists())
+        partials.back().push_back(
+            {static_cast<int>(r), range_of(gradients[r], Access::read, shard.begin, shard.count)});
     }
-    if (hosts.hosts() > 1 && found.size() > 1) {
-      sum_on_host(w, found, host, hosts, of_shards);
-      continue;
-    }
-    for (std::size_t s = 0; s < w.shards.size(); ++s) {
-      for (const BufferId gradient : found)
-        of_shards[s].push_back(range_of(gradient, Access::read, w.shards[s].begin, w.shards[s].count));
-    }
+  }
+  for (int stage = 0; stage + 1 < exchange.stages(); ++stage) sum_stage(w, exchange, stage, partials);
+  std::vector<std::vector<BufferUse>> of_shards;
+  for (const std::vector<Partial>& of_shard : partials) {
+    of_shards.emplace_back();
+    for (const Partial& partial : of_shard) of_shards.back().push_back(partial.sum);
   }
   return of_shards;
 }
 
-/// Records the sums of a host's gradients, and adds them to those that the updates of the shards add up. On
-/// each host, the owner's counterpart sums the gradients of a shard.
-void UpdateWriter::sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
-                               const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards) {
-  std::map<int, std::vector<std::size_t>> shards_of;  // by the replica that sums
-  for (std::size_t s = 0; s < w.shards.size(); ++s) {
-    if (w.shards[s].count > 0) shards_of[hosts.counterpart(host, w.shards[s].replica)].push_back(s);
-  }
-  for (const auto& [replica, shards] : shards_of) {
-    std::int64_t floats = 0;
-    for (const std::size_t s : shards) floats += w.shards[s].count;
-    const DeviceId device = graph_.nodes[w.node].device(replica);
-    const BufferId sum = emitter_.add_buffer("host d " + w.name, BufferKind::weights_gradient, device,
-                                             {{floats}, DataType::f32, nullptr});
-    emitter_.buffer(sum).node = w.node;
-    emitter_.buffer(sum).index = w.index;
-    HostSums& sums = host_sums_[device];
-    sums.nodes.insert(w.node);
-    std::int64_t at = 0;  // of the next shard in `sum`
-    for (auto shard = shards.begin(); shard != shards.end();) {
-      // Neighbouring shards are one run.
-      const std::int64_t begin = w.shards[*shard].begin;
-      std::int64_t end = begin;
-      const std::int64_t first = at;
-      for (; shard != shards.end() && w.shards[*shard].begin == end; ++shard) {
-        const std::int64_t count = w.shards[*shard].count;
-        of_shards[*shard].push_back(range_of(sum, Access::read, at, count));
-        end += count;
-        at += count;
+/// Records the sums of a stage: each receiver adds what it gets to its own, in the order of members. Ranges
+/// that follow each other in all summands are one run.
+void UpdateWriter::sum_stage(const WeightBuffers& w, const Exchange& exchange, int stage,
+                             std::vector<std::vector<Partial>>& of_shards) {
+  struct Sum {
+    std::size_t shard;
+    std::vector<BufferUse> from;
+  };
+  std::map<int, std::vector<Sum>> sums_of;  // by receiver
+  for (std::size_t s = 0; s < of_shards.size(); ++s) {
+    if (w.shards[s].count == 0) continue;
+    std::map<int, std::vector<Partial>> received;
+    for (const Partial& partial : of_shards[s]) {
+      const Exchange::Hop hop = exchange.hop(partial.member, w.shards[s].replica);
+      received[hop.stage == stage ? hop.receiver : partial.member].push_back(partial);
+    }
+    of_shards[s].clear();
+    for (const auto& [receiver, partials] : received) {
+      if (partials.size() == 1) {
+        of_shards[s].push_back(partials[0]);
+        continue;
       }
-      sums.op.runs.push_back({end - begin, static_cast<int>(gradients.size())});
-      sums.uses.push_back(range_of(sum, Access::write, first, end - begin));
-      for (const BufferId gradient : gradients)
-        sums.uses.push_back(range_of(gradient, Access::read, begin, end - begin));
+      sums_of[receiver].push_back({s, {}});
+      for (const Partial& partial : partials) sums_of[receiver].back().from.push_back(partial.sum);
     }
   }
+  for (const auto& [receiver, sums] : sums_of) {
+    std::int64_t floats = 0;
+    for (const Sum& sum : sums) floats += w.shards[sum.shard].count;
+    const DeviceId device = graph_.nodes[w.node].device(receiver);
+    const BufferId buffer = emitter_.add_buffer("partial d " + w.name, BufferKind::weights_gradient, device,
+                                                {{floats}, DataType::f32, nullptr});
+    emitter_.buffer(buffer).node = w.node;
+    emitter_.buffer(buffer).index = w.index;
+    PartialSums& task = partial_sums_[{stage, device}];
+    task.nodes.insert(w.node);
+    std::int64_t at = 0;  // floats of the sums so far
+    for (const Sum& sum : sums) {
+      const std::int64_t count = w.shards[sum.shard].count;
+      const BufferUse made = range_of(buffer, Access::write, at, count);
+      const auto first =
+          task.uses.end() - static_cast<std::ptrdiff_t>(at == 0 ? 0 : 1 + task.op.runs.back().sources);
+      const auto follows = [](const BufferUse& before, const BufferUse& use) {
+        return before.buffer == use.buffer && before.begin + before.bytes == use.begin;
+      };
+      if (at > 0 && std::equal(first + 1, task.uses.end(), sum.from.begin(), sum.from.end(), follows)) {
+        for (auto use = first; use != task.uses.end(); ++use) use->bytes += made.bytes;
+        task.op.runs.back().count += count;
+      } else {
+        task.op.runs.push_back({count, static_cast<int>(sum.from.size())});
+        task.uses.push_back(made);
+        task.uses.insert(task.uses.end(), sum.from.begin(), sum.from.end());
+      }
+      of_shards[sum.shard].push_back({receiver, range_of(buffer, Access::read, at, count)});
+      at += count;
+    }
+  }
+  for (std::vector<Partial>& partials : of_shards)
+    std::sort(partials.begin(), partials.end(),
+              [](const Partial& a, const Partial& b) { return a.member < b.member; });
 }
 
 void UpdateWriter::flush(TaskPlace place) {
-  make_host_sums(place);
+  make_partial_sums(place);
   sum_gradients(place);
   make_scales(place);
   for (const DeviceId device : devices()) {
@@ -207,10 +230,10 @@ void UpdateWriter::flush(TaskPlace place) {
   all_gather(fetches, place);
 }
 
-/// Sums the gradients of each host, in one task for each device that does.
-void UpdateWriter::make_host_sums(TaskPlace place) {
-  for (auto& [device, sums] : std::exchange(host_sums_, {})) {
-    place.device = device;
+/// Emits the sums before the last stage, in one task for each device and stage.
+void UpdateWriter::make_partial_sums(TaskPlace place) {
+  for (auto& [stage_and_device, sums] : std::exchange(partial_sums_, {})) {
+    place.device = stage_and_device.second;
     place.node = the_only(sums.nodes);
     emitter_.emit_flat(place, TaskKind::reduce, Stream::update, sums.op, std::move(sums.uses));
   }
@@ -377,20 +400,18 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   if (w.weights.size() > 1 || emitter_.target().runs_streams_together()) task.stream = Stream::update;
 }
 
-/// Adds the ranges of `shards` that the replicas of `w` fetch: on each host the owner's counterpart fetches
-/// from the owner, and the others fetch from the counterpart.
+/// Adds the ranges of `shards` that the replicas of `w` fetch, the way of the sums back.
 void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards,
                                Fetches& fetches) const {
-  const HostGroups hosts = hosts_of(w);
+  const Exchange exchange = exchange_of(w);
   for (int replica = 0; replica < graph_.nodes[w.node].replicas(); ++replica) {
     for (const UpdateShard& shard : shards) {
       if (shard.replica == replica || shard.count == 0) continue;
-      const int speaker = hosts.counterpart(hosts.host_of(replica), shard.replica);
-      const bool between = speaker == replica;
-      const BufferId from = w.weights[static_cast<std::size_t>(between ? shard.replica : speaker)];
+      const Exchange::Hop hop = exchange.hop(replica, shard.replica);
+      const BufferId from = w.weights[static_cast<std::size_t>(hop.receiver)];
       const BufferId to = w.weights[static_cast<std::size_t>(replica)];
       const BufferId rounded = w.rounded.empty() ? BufferId() : w.rounded[static_cast<std::size_t>(replica)];
-      std::vector<FetchedRange>& ranges = between ? fetches.between_hosts : fetches.within_hosts;
+      std::vector<FetchedRange>& ranges = fetches[hop.stage];
       const bool goes_on = !ranges.empty() && ranges.back().from == from && ranges.back().to == to &&
                            ranges.back().begin + ranges.back().count == shard.begin;
       if (goes_on)
@@ -401,38 +422,34 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
   }
 }
 
-/// Emits the copies of ranges from the replicas that made them to the others. Those within a host come last,
-/// because they also hand on what came from other hosts.
-void UpdateWriter::all_gather(const Fetches& fetches, TaskPlace place) {
-  fetch_ranges(fetches.between_hosts, place);
-  fetch_ranges(fetches.within_hosts, place);
-}
-
-/// Emits one task for each device that fetches.
-void UpdateWriter::fetch_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
+/// Emits the copies of ranges from the replicas that have them to the others, in one task for each device and
+/// stage.
+void UpdateWriter::all_gather(const Fetches& stages, TaskPlace place) {
   struct Fetch {
     CopyRuns op;
     std::vector<BufferUse> reads, writes, rounded;
     std::set<NodeId> nodes;
   };
-  std::map<DeviceId, Fetch> fetches;
-  for (const FetchedRange& range : ranges) {
-    Fetch& fetch = fetches[emitter_.buffer(range.to).device];
-    fetch.nodes.insert(range.node);
-    fetch.op.runs.push_back({range.count, range.rounded.exists()});
-    fetch.reads.push_back(range_of(range.from, Access::read, range.begin, range.count));
-    fetch.writes.push_back(range_of(range.to, Access::write, range.begin, range.count));
-    if (range.rounded.exists())
-      fetch.rounded.push_back(
-          range_of(range.rounded, Access::write, range.begin, range.count, DataType::bf16));
-  }
-  for (auto& [device, fetch] : fetches) {
-    place.device = device;
-    place.node = the_only(fetch.nodes);
-    std::vector<BufferUse> uses = std::move(fetch.reads);
-    uses.insert(uses.end(), fetch.writes.begin(), fetch.writes.end());
-    uses.insert(uses.end(), fetch.rounded.begin(), fetch.rounded.end());
-    emitter_.emit_flat(place, TaskKind::all_gather, Stream::update, fetch.op, std::move(uses));
+  for (const auto& [stage, ranges] : stages) {
+    std::map<DeviceId, Fetch> fetches;
+    for (const FetchedRange& range : ranges) {
+      Fetch& fetch = fetches[emitter_.buffer(range.to).device];
+      fetch.nodes.insert(range.node);
+      fetch.op.runs.push_back({range.count, range.rounded.exists()});
+      fetch.reads.push_back(range_of(range.from, Access::read, range.begin, range.count));
+      fetch.writes.push_back(range_of(range.to, Access::write, range.begin, range.count));
+      if (range.rounded.exists())
+        fetch.rounded.push_back(
+            range_of(range.rounded, Access::write, range.begin, range.count, DataType::bf16));
+    }
+    for (auto& [device, fetch] : fetches) {
+      place.device = device;
+      place.node = the_only(fetch.nodes);
+      std::vector<BufferUse> uses = std::move(fetch.reads);
+      uses.insert(uses.end(), fetch.writes.begin(), fetch.writes.end());
+      uses.insert(uses.end(), fetch.rounded.begin(), fetch.rounded.end());
+      emitter_.emit_flat(place, TaskKind::all_gather, Stream::update, fetch.op, std::move(uses));
+    }
   }
 }
 
@@ -455,56 +472,35 @@ BufferId UpdateWriter::non_finite_flag(DeviceId device, TaskPlace place) {
   return non_finite_[device];
 }
 
-/// Devices of one host, or of few hosts with a device each, read the flags of all. With several hosts, the
-/// first device of each reads the flags of its host, then learns those of the others, and its neighbours read
-/// its result.
+/// Devices of a single group all read from each other. Otherwise the flags go to the first device, and come
+/// back, as sums do.
 void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
-  constexpr int kFewHosts = 4;
   const std::vector<DeviceId> all(devices().begin(), devices().end());
-  // One group stands for devices that all read from each other.
-  std::vector<std::vector<DeviceId>> groups(1);
-  const HostGroups hosts(plan_.topology, all);
-  if (hosts.hosts() == 1 && plan_.topology.hosts() > kFewHosts) {
-    groups.clear();
-    for (const DeviceId device : all) groups.push_back({device});
-  } else {
-    groups.resize(static_cast<std::size_t>(hosts.hosts()));
-    for (std::size_t h = 0; h < groups.size(); ++h) {
-      for (const int member : hosts.members(static_cast<int>(h)))
-        groups[h].push_back(all[static_cast<std::size_t>(member)]);
-    }
-  }
-  non_finite_.assign(all.size(), BufferId());
-  if (groups.size() == 1) {
-    std::vector<BufferId> flags;
-    for (const DeviceId device : all) flags.push_back(costs(device));
-    for (const DeviceId device : all) non_finite_[device] = any_non_finite(flags, device, place);
+  const Exchange exchange(plan_.topology, all);
+  const auto count = static_cast<int>(all.size());
+  const auto device = [&](int member) { return all[static_cast<std::size_t>(member)]; };
+  std::vector<BufferId> flags;  // by member
+  for (const DeviceId d : all) flags.push_back(costs(d));
+  const auto flag = [&](int member) -> BufferId& { return flags[static_cast<std::size_t>(member)]; };
+  if (exchange.stages() == 1) {
+    for (const DeviceId d : all) non_finite_.push_back(any_non_finite(flags, d, place));
     return;
   }
-  std::vector<BufferId> flags;  // of the groups, on the first device of each
-  for (const std::vector<DeviceId>& group : groups) {
-    std::vector<BufferId> of_group;
-    for (const DeviceId device : group) of_group.push_back(costs(device));
-    flags.push_back(of_group.size() > 1 ? any_non_finite(of_group, group[0], place) : of_group[0]);
-  }
-  // Dissemination: after each round a flag stands for twice as many groups, so N groups need N log N messages
-  // and not N * N. Few groups read from all others at once, which takes fewer rounds.
-  const auto count = flags.size();
-  const std::size_t reads = count <= kFewHosts ? count : 2;
-  for (std::size_t known = 1; known < count; known *= reads) {
-    std::vector<BufferId> next;
-    for (std::size_t g = 0; g < count; ++g) {
-      std::set<std::size_t> from;  // in the order of groups
-      for (std::size_t k = 0; k < reads; ++k) from.insert((g + k * known) % count);
+  for (int stage = 0; stage < exchange.stages(); ++stage) {
+    for (int member = 0; member < count; ++member) {
+      if (exchange.hop(member, 0).stage <= stage) continue;
       std::vector<BufferId> read;
-      for (const std::size_t other : from) read.push_back(flags[other]);
-      next.push_back(any_non_finite(read, groups[g][0], place));
-      if (known * reads < count) continue;
-      for (const DeviceId device : groups[g])
-        non_finite_[device] = device == groups[g][0] ? next[g] : any_non_finite({next[g]}, device, place);
+      for (const int sender : exchange.senders(stage, member, 0)) read.push_back(flag(sender));
+      if (read.size() > 1) flag(member) = any_non_finite(read, device(member), place);
     }
-    flags = std::move(next);
   }
+  for (int stage = exchange.stages() - 1; stage >= 0; --stage) {
+    for (int member = 0; member < count; ++member) {
+      const Exchange::Hop hop = exchange.hop(member, 0);
+      if (hop.stage == stage) flag(member) = any_non_finite({flag(hop.receiver)}, device(member), place);
+    }
+  }
+  non_finite_.assign(flags.begin(), flags.end());
 }
 
 /// Returns a new buffer on `device` that says whether any of the flags is set.

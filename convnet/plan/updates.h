@@ -2,6 +2,7 @@
 // all-gather of the new weights by all replicas.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -51,11 +52,16 @@ class UpdateWriter {
     BufferUse weights, increment;
     std::vector<BufferUse> gradients, kept;
   };
-  /// Sums of gradients that a device makes for the replicas of its host.
-  struct HostSums {
+  /// Sums of gradients that a device makes before the last stage of an exchange.
+  struct PartialSums {
     SumRuns op;
     std::vector<BufferUse> uses;  ///< the arguments of `op`
     std::set<NodeId> nodes;       ///< the owners of the matrices
+  };
+  /// The gradients of a range that a member of an exchange has summed.
+  struct Partial {
+    int member = 0;
+    BufferUse sum;
   };
   /// A range of a matrix that a replica fetches from another.
   struct FetchedRange {
@@ -64,21 +70,19 @@ class UpdateWriter {
     BufferId rounded;  ///< gets the range as bf16; may be none
     std::int64_t begin = 0, count = 0;
   };
-  /// Ranges that one replica of each other host fetches, and then those that its neighbours fetch from it.
-  struct Fetches {
-    std::vector<FetchedRange> between_hosts, within_hosts;
-  };
+  /// Ranges to be fetched, by the stage of the exchange; the last stage comes first.
+  using Fetches = std::map<int, std::vector<FetchedRange>, std::greater<>>;
 
-  /// The replicas of a matrix, by host.
-  HostGroups hosts_of(const WeightBuffers& w) const {
-    return HostGroups(plan_.topology, graph_.nodes[w.node].gpus);
+  /// The replicas of a matrix as they exchange its gradients and weights.
+  Exchange exchange_of(const WeightBuffers& w) const {
+    return Exchange(plan_.topology, graph_.nodes[w.node].gpus);
   }
   void add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
   std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
                                                const std::vector<BufferId>& gradients);
-  void sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
-                   const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards);
-  void make_host_sums(TaskPlace place);
+  void sum_stage(const WeightBuffers& w, const Exchange& exchange, int stage,
+                 std::vector<std::vector<Partial>>& of_shards);
+  void make_partial_sums(TaskPlace place);
   void sum_gradients(TaskPlace place);
   void make_scales(TaskPlace place);
   void make_steps(TaskPlace place, bool sums);
@@ -87,7 +91,6 @@ class UpdateWriter {
   bool scales_parts() const;
   void add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards, Fetches& fetches) const;
   void all_gather(const Fetches& fetches, TaskPlace place);
-  void fetch_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place);
   BufferId non_finite_flag(DeviceId device, TaskPlace place);
   void combine_non_finite_flags(TaskPlace place);
   BufferId any_non_finite(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place);
@@ -108,12 +111,13 @@ class UpdateWriter {
   std::vector<int> updated_;                   ///< by matrix: number of microbatches in its updates so far
   std::map<BufferId, Value> gradients_;        ///< by the buffer of weights: sum since the last update
   std::vector<Step> steps_;                    ///< updates that are due, but not yet written down
-  std::map<DeviceId, HostSums> host_sums_;     ///< sums that these steps need, by the device that sums
-  std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
-  std::int64_t due_bytes_ = 0;                 ///< bytes of these matrices
-  Table<DeviceId, BufferId> scales_;           ///< results of UpdateScales for these steps; empty if unused
-  std::int64_t scale_count_ = 0;               ///< pairs of factors in each of them
-  Table<DeviceId, BufferId> non_finite_;       ///< flags of this pass, made by non_finite_flag()
+  /// Sums that these steps need, by the stage and the device that sums.
+  std::map<std::pair<int, DeviceId>, PartialSums> partial_sums_;
+  std::vector<const WeightBuffers*> due_;  ///< the matrices of these steps
+  std::int64_t due_bytes_ = 0;             ///< bytes of these matrices
+  Table<DeviceId, BufferId> scales_;       ///< results of UpdateScales for these steps; empty if unused
+  std::int64_t scale_count_ = 0;           ///< pairs of factors in each of them
+  Table<DeviceId, BufferId> non_finite_;   ///< flags of this pass, made by non_finite_flag()
 };
 
 }  // namespace convnet

@@ -40,7 +40,6 @@ class WeightReader : public Lowering {
   Value output_gradient() override { return other_; }
   bool wants_input_gradient(std::size_t) const override { return false; }
   Value input_gradient(std::size_t) override { return other_; }
-  Value input_gradient_there(std::size_t) override { return other_; }
   Value weights(std::size_t i) override { return Value{static_cast<int>(i)}; }
   bool wants_weights_gradient(std::size_t) const override { return false; }
   Value weights_gradient(std::size_t) override { return other_; }

@@ -1,0 +1,201 @@
+// Simulates routes on machines made by lot, and compares them with what no schedule can beat: for each link,
+// and for the links of each group of devices, the bytes that must pass it, divided by its bandwidth.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "convnet/plan/links.h"
+#include "convnet/plan/order.h"
+#include "convnet/plan/routes.h"
+#include "convnet/plan/simulate.h"
+
+namespace convnet {
+namespace {
+
+struct Machine {
+  int devices = 0;
+  DeviceModel model;
+};
+
+/// Returns a machine of 2 to 32 devices: with one speed of links or several, with no switches, or with one or
+/// two levels of them, of equal or of different sizes.
+Machine machine_by_lot(std::mt19937& lot, bool equal_links) {
+  const auto number = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(lot);
+  };
+  const auto real = [&](double least, double most) {
+    return std::uniform_real_distribution<double>(least, most)(lot);
+  };
+  Machine machine;
+  machine.devices = number(2, 32);
+  DeviceModel& model = machine.model;
+  const std::vector<double> rates = {6e9, 12e9, 25e9, 50e9, 150e9};
+  const double link = rates[static_cast<std::size_t>(number(0, 4))];
+  model.link_bandwidth.clear();
+  for (int d = 0; d < machine.devices; ++d)
+    model.link_bandwidth.push_back(equal_links ? link : link * real(0.5, 1));
+  model.link_latency = real(1e-6, 1e-5);
+  model.memory_bandwidth = 100 * link;
+  model.host_bandwidth = link;
+  model.flops.fp32 = 1e15;
+  model.task_overhead = 1e-6;
+  const int levels = number(0, 2);
+  int size = 1;
+  for (int l = 0; l < levels; ++l) {
+    SwitchLevel level;
+    const int factor = number(2, 4);
+    size *= factor;
+    level.devices = {size};
+    level.bandwidth = {link * size * real(0.25, 1)};
+    level.latency = model.link_latency * (l + 2);
+    if (size < machine.devices) model.switches.push_back(level);
+  }
+  return machine;
+}
+
+Exchange exchange_of(const Machine& machine) {
+  std::vector<std::vector<int>> levels;
+  for (const SwitchLevel& level : machine.model.switches) {
+    levels.emplace_back();
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) levels.back().push_back(level.group(d));
+  }
+  return {static_cast<std::size_t>(machine.devices), levels};
+}
+
+/// Bytes that must enter and leave a set of `inside` of all devices; `root` says whether it contains the
+/// root.
+struct Crossing {
+  double in = 0, out = 0;
+};
+using Bytes = std::function<Crossing(double inside, double all, bool root)>;
+
+/// Returns the seconds that no schedule can beat.
+double bound(const Machine& machine, const Bytes& bytes, double sent) {
+  const Links links(machine.model, machine.devices);
+  const auto all = static_cast<double>(machine.devices);
+  double most = 0, capacity = 0;
+  for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
+    const Crossing crossing = bytes(1, all, d == DeviceId(0));
+    const double rate = machine.model.link_bandwidth_of(d) * machine.model.link_efficiency;
+    most = std::max({most, crossing.in / rate, crossing.out / rate});
+    capacity += rate;
+  }
+  for (const SwitchLevel& level : machine.model.switches) {
+    std::map<int, int> sizes;
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) ++sizes[level.group(d)];
+    for (const auto& [group, size] : sizes) {
+      const Crossing crossing = bytes(size, all, group == level.group(DeviceId(0)));
+      const double rate = level.bandwidth_of(group) * machine.model.link_efficiency;
+      most = std::max({most, crossing.in / rate, crossing.out / rate});
+    }
+  }
+  return std::max(most, sent * (all - 1) / capacity);
+}
+
+struct Move {
+  std::string name;
+  Bytes bytes;
+  std::function<Route(const Exchange&, const std::vector<std::vector<BufferId>>&, std::int64_t)> route;
+  double sent = 0;  ///< bytes that all devices must send together, for each byte and each device but one
+};
+
+std::vector<int> all_members(const Exchange& exchange) {
+  std::vector<int> all(static_cast<std::size_t>(exchange.members()));
+  for (int m = 0; m < exchange.members(); ++m) all[static_cast<std::size_t>(m)] = m;
+  return all;
+}
+
+double simulated(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
+  Plan plan;
+  std::vector<std::vector<BufferId>> buffers(2);
+  for (auto& set : buffers) {
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices))
+      set.push_back(
+          add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
+  }
+  TaskEmitter emitter(plan, target, Routes::relayed);
+  const Route route = move.route(exchange_of(machine), buffers, bytes);
+  const double delay =
+      (machine.model.link_latency + machine.model.task_overhead) * machine.model.link_bandwidth[0];
+  emit_route(emitter, {}, route, route_chunks(bytes, route.size(), delay));
+  find_dependencies(plan);
+  return simulate(plan, machine.model, Precision::fp32).step;
+}
+
+void run() {
+  const auto everywhere = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
+    return all_gather_route(exchange, all_members(exchange), buffers[1], bytes);
+  };
+  const auto sums = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
+    return reduce_scatter_route(exchange, all_members(exchange), buffers[0], buffers[1], bytes);
+  };
+  const std::vector<Move> moves = {{"broadcast",
+                                    [](double inside, double all, bool root) {
+                                      return Crossing{root ? 0.0 : 1.0, root && inside < all ? 1.0 : 0.0};
+                                    },
+                                    [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
+                                      return broadcast_route(exchange, buffers[0], 0, bytes);
+                                    },
+                                    1},
+                                   {"all-gather",
+                                    [](double inside, double all, bool) {
+                                      return Crossing{(all - inside) / all, inside / all};
+                                    },
+                                    [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
+                                      return everywhere(exchange, buffers, bytes);
+                                    },
+                                    1},
+                                   {"reduce-scatter",
+                                    [](double inside, double all, bool) {
+                                      return Crossing{inside / all, (all - inside) / all};
+                                    },
+                                    [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
+                                      return sums(exchange, buffers, bytes);
+                                    },
+                                    1},
+                                   {"all-reduce",
+                                    [](double, double, bool) {
+                                      return Crossing{1, 1};
+                                    },
+                                    [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
+                                      Route route = sums(exchange, buffers, bytes);
+                                      for (auto& stage : everywhere(exchange, buffers, bytes))
+                                        route.push_back(std::move(stage));
+                                      return route;
+                                    },
+                                    2}};
+  const auto target = make_cuda_target(Precision::fp32);
+  for (const bool equal_links : {true, false}) {
+    fmt::print("{}\n\n| move | MB | median | 90 % | worst | within 10 % |\n|---|---|---|---|---|---|\n",
+               equal_links ? "Links of equal speed" : "Links of different speeds");
+    for (const Move& move : moves) {
+      for (const std::int64_t megabytes : {1, 16, 64, 256}) {
+        std::mt19937 lot(1);
+        std::vector<double> ratios;
+        for (int m = 0; m < 50; ++m) {
+          const Machine machine = machine_by_lot(lot, equal_links);
+          const std::int64_t bytes = megabytes * 1'000'000;
+          const double least = bound(machine, move.bytes, move.sent) * static_cast<double>(bytes);
+          ratios.push_back(simulated(machine, move, bytes, *target) / least);
+        }
+        std::sort(ratios.begin(), ratios.end());
+        const auto within = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r <= 1.1; });
+        fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {} of {} |\n", move.name, megabytes,
+                   ratios[ratios.size() / 2], ratios[ratios.size() * 9 / 10], ratios.back(), within,
+                   ratios.size());
+      }
+    }
+    fmt::print("\n");
+  }
+}
+
+}  // namespace
+}  // namespace convnet
+
+int main() { convnet::run(); }

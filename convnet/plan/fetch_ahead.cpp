@@ -1,0 +1,86 @@
+#include "convnet/plan/fetch_ahead.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace convnet {
+namespace {
+
+class Mover {
+ public:
+  explicit Mover(Plan& plan) : plan_(plan), buffers_(plan.buffers.size()) {
+    for (const TaskId t : plan.tasks.ids()) {
+      const Task& task = plan.tasks[t];
+      if (task.kind == TaskKind::backward) first_backward_.try_emplace({task.node, task.pass}, t);
+      if (task.kind != TaskKind::copy) continue;
+      for (const BufferUse& use : task.uses) buffers_[use.buffer].travels = true;
+    }
+  }
+
+  void run() {
+    std::map<TaskId, std::vector<TaskId>> before;  // by task: those that are moved to before it
+    std::set<TaskId> moved;
+    for (const TaskId t : plan_.tasks.ids()) {
+      const TaskId place = place_of(plan_.tasks[t]);
+      if (place.exists()) {
+        before[place].push_back(t);
+        moved.insert(t);
+      }
+      for (const BufferUse& use : plan_.tasks[t].uses) {
+        BufferState& buffer = buffers_[use.buffer];
+        if (!place.exists()) buffer.used_by_others = true;
+        if (use.access == Access::read) continue;
+        buffer.written = place.exists() ? place : t;
+        buffer.moved = place.exists();
+      }
+    }
+    if (moved.empty()) return;
+    Table<TaskId, Task> old = std::exchange(plan_.tasks, {});
+    for (const TaskId t : old.ids()) {
+      for (const TaskId early : before[t]) plan_.tasks.push_back(std::move(old[early]));
+      if (moved.count(t) == 0) plan_.tasks.push_back(std::move(old[t]));
+    }
+  }
+
+ private:
+  struct BufferState {
+    bool travels = false;         ///< a copy reads or writes it
+    bool used_by_others = false;  ///< by a task that stays where it is
+    TaskId written;               ///< its last writer so far; if that is moved, the task that it goes before
+    bool moved = false;           ///< that writer is moved
+  };
+
+  /// Returns the task before which a copy goes, or none if it stays. A reorder goes along with the copy that
+  /// reads its result.
+  TaskId place_of(const Task& task) const {
+    const bool copies = task.kind == TaskKind::copy && task.stream == Stream::copy;
+    if (task.pass == 0 || !(copies || task.kind == TaskKind::reorder)) return {};
+    const auto backward = first_backward_.find({task.node, task.pass - 1});
+    if (backward == first_backward_.end()) return {};
+    TaskId place = backward->second;
+    for (const BufferUse& use : task.uses) {
+      const BufferState& buffer = buffers_[use.buffer];
+      if (use.access != Access::read) {
+        if (buffer.used_by_others || !buffer.travels) return {};
+      } else if (buffer.moved) {
+        place = std::max(place, buffer.written);
+      } else if (!buffer.written.exists() || buffer.written > place) {
+        return {};
+      }
+    }
+    return place;
+  }
+
+  Plan& plan_;
+  std::map<std::pair<NodeId, int>, TaskId> first_backward_;  ///< by layer and pass
+  Table<BufferId, BufferState> buffers_;
+};
+
+}  // namespace
+
+void fetch_ahead(Plan& plan) { Mover(plan).run(); }
+
+}  // namespace convnet

@@ -1,0 +1,177 @@
+#include "convnet/plan/routes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <utility>
+
+namespace convnet {
+namespace {
+
+constexpr std::int64_t kFloat = 4, kAligned = 64 * kFloat;  // bytes; chunks and shards begin at multiples
+
+/// The range of part `k` of `parts` of a range of bytes.
+BufferUse part_of(const BufferUse& use, std::int64_t k, std::int64_t parts) {
+  const auto begin = [&](std::int64_t part) {
+    return part == parts ? use.bytes : use.bytes * part / parts / kAligned * kAligned;
+  };
+  BufferUse part = use;
+  part.begin += begin(k);
+  part.bytes = begin(k + 1) - begin(k);
+  return part;
+}
+
+/// The share of owner `k` of `owners` of a buffer.
+BufferUse share_of(BufferId buffer, Access access, std::size_t k, std::size_t owners, std::int64_t bytes) {
+  return part_of({buffer, access, 0, 0, bytes}, static_cast<std::int64_t>(k),
+                 static_cast<std::int64_t>(owners));
+}
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// The members that hand on what a root sends, each its share.
+struct Relays {
+  Exchange exchange;         ///< of all members but the root
+  std::vector<int> members;  ///< of `exchange`, by their index among all
+  std::vector<int> owners;   ///< those of `exchange` that get their share from the root
+
+  /// The buffers of the members of `exchange`.
+  std::vector<BufferId> of(const std::vector<BufferId>& buffers) const {
+    std::vector<BufferId> theirs;
+    for (const int m : members) theirs.push_back(buffers[at(m)]);
+    return theirs;
+  }
+};
+
+/// What goes to another host goes there once. Neighbours of the root then get it from there, because the
+/// root's own link is busy.
+Relays relays_of(const Exchange& exchange, int root) {
+  Relays relays{exchange.without(root), {}, {}};
+  std::vector<int> near, far;
+  for (int m = 0; m < exchange.members(); ++m) {
+    if (m == root) continue;
+    (exchange.neighbours(m, root) ? near : far).push_back(static_cast<int>(relays.members.size()));
+    relays.members.push_back(m);
+  }
+  relays.owners = far.empty() ? near : far;
+  return relays;
+}
+
+}  // namespace
+
+Route all_gather_route(const Exchange& exchange, const std::vector<int>& owners,
+                       const std::vector<BufferId>& buffers, std::int64_t bytes) {
+  Route route(at(exchange.stages()));
+  for (std::size_t k = 0; k < owners.size(); ++k) {
+    for (int m = 0; m < exchange.members(); ++m) {
+      const Exchange::Hop hop = exchange.hop(m, owners[k]);
+      if (m == owners[k]) continue;
+      route[at(exchange.stages() - 1 - hop.stage)].push_back(
+          {share_of(buffers[at(m)], Access::write, k, owners.size(), bytes),
+           {share_of(buffers[at(hop.receiver)], Access::read, k, owners.size(), bytes)}});
+    }
+  }
+  return route;
+}
+
+Route reduce_scatter_route(const Exchange& exchange, const std::vector<int>& owners,
+                           const std::vector<BufferId>& parts, const std::vector<BufferId>& partial,
+                           std::int64_t bytes) {
+  Route route(at(exchange.stages()));
+  for (std::size_t k = 0; k < owners.size(); ++k) {
+    std::vector<BufferId> so_far = parts;
+    for (int stage = 0; stage < exchange.stages(); ++stage) {
+      for (int m = 0; m < exchange.members(); ++m) {
+        if (exchange.hop(m, owners[k]).stage <= stage) continue;
+        const std::vector<int> senders = exchange.senders(stage, m, owners[k]);
+        if (senders.size() == 1) continue;
+        RouteStep step{share_of(partial[at(m)], Access::write, k, owners.size(), bytes), {}};
+        for (const int sender : senders)
+          step.from.push_back(share_of(so_far[at(sender)], Access::read, k, owners.size(), bytes));
+        so_far[at(m)] = partial[at(m)];
+        route[at(stage)].push_back(std::move(step));
+      }
+    }
+  }
+  return route;
+}
+
+Route broadcast_route(const Exchange& exchange, const std::vector<BufferId>& buffers, int root,
+                      std::int64_t bytes) {
+  const Relays relays = relays_of(exchange, root);
+  const std::vector<BufferId> theirs = relays.of(buffers);
+  Route route(1);
+  for (std::size_t k = 0; k < relays.owners.size(); ++k)
+    route[0].push_back({share_of(theirs[at(relays.owners[k])], Access::write, k, relays.owners.size(), bytes),
+                        {share_of(buffers[at(root)], Access::read, k, relays.owners.size(), bytes)}});
+  Route rest = all_gather_route(relays.exchange, relays.owners, theirs, bytes);
+  route.insert(route.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  return route;
+}
+
+Route reduce_route(const Exchange& exchange, const std::vector<BufferId>& parts,
+                   const std::vector<BufferId>& partial, BufferId sum, int root, std::int64_t bytes) {
+  const Relays relays = relays_of(exchange, root);
+  const std::vector<BufferId> theirs = relays.of(parts), sums = relays.of(partial);
+  Route route = reduce_scatter_route(relays.exchange, relays.owners, theirs, sums, bytes);
+  route.emplace_back();
+  for (std::size_t k = 0; k < relays.owners.size(); ++k) {
+    // A single other member has nothing to add.
+    const std::size_t owner = at(relays.owners[k]);
+    const BufferId from = theirs.size() > 1 ? sums[owner] : theirs[owner];
+    route.back().push_back({share_of(sum, Access::write, k, relays.owners.size(), bytes),
+                            {share_of(parts[at(root)], Access::read, k, relays.owners.size(), bytes),
+                             share_of(from, Access::read, k, relays.owners.size(), bytes)}});
+  }
+  return route;
+}
+
+std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay) {
+  constexpr double most = 64;
+  // c chunks of n stages take c + n - 1 times the time of a chunk, delay + bytes / c.
+  const double best = std::sqrt(static_cast<double>(stages - 1) * static_cast<double>(bytes) / delay);
+  return static_cast<std::int64_t>(std::clamp(std::round(best), 1.0, most));
+}
+
+void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks) {
+  const bool sums = std::any_of(route.begin(), route.end(), [](const std::vector<RouteStep>& stage) {
+    return std::any_of(stage.begin(), stage.end(),
+                       [](const RouteStep& step) { return step.from.size() > 1; });
+  });
+  for (std::int64_t t = 0; t + 1 < chunks + std::ssize(route); ++t) {
+    std::map<DeviceId, std::vector<RouteStep>> of_devices;
+    for (std::size_t stage = 0; stage < route.size(); ++stage) {
+      const std::int64_t chunk = t - static_cast<std::int64_t>(stage);
+      if (chunk < 0 || chunk >= chunks) continue;
+      for (const RouteStep& step : route[stage]) {
+        RouteStep part{part_of(step.to, chunk, chunks), {}};
+        if (part.to.bytes == 0) continue;
+        for (const BufferUse& from : step.from) part.from.push_back(part_of(from, chunk, chunks));
+        of_devices[emitter.buffer(step.to.buffer).device].push_back(std::move(part));
+      }
+    }
+    for (const auto& [device, steps] : of_devices) {
+      place.device = device;
+      SumRuns sum;
+      CopyRuns copy;
+      std::vector<BufferUse> uses, written;
+      for (const RouteStep& step : steps) {
+        const std::int64_t floats = step.to.bytes / kFloat;
+        sum.runs.push_back({floats, static_cast<int>(step.from.size())});
+        copy.runs.push_back({floats});
+        if (sums) uses.push_back(step.to);
+        uses.insert(uses.end(), step.from.begin(), step.from.end());
+        written.push_back(step.to);
+      }
+      if (sums) {
+        emitter.emit_flat(place, TaskKind::reduce, Stream::copy, sum, std::move(uses));
+      } else {
+        uses.insert(uses.end(), written.begin(), written.end());
+        emitter.emit_flat(place, TaskKind::copy, Stream::copy, copy, std::move(uses));
+      }
+    }
+  }
+}
+
+}  // namespace convnet
