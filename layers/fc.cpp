@@ -6,7 +6,9 @@ namespace {
 
 struct FcParams : WeightParams {
   int outputs = 0, parts = 0;
-  bool model_parallel = false;  ///< not read: the graph reads the key itself, also of layers of other types
+  // Not read: the graph reads these keys itself, and `parallel` also of layers of other types.
+  bool model_parallel = false;
+  int replica_parts = 0;
 };
 
 class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
@@ -78,7 +80,14 @@ LayerType fc_type() {
       param_choice("parallel", &FcParams::model_parallel, {{"data", false}, {"model", true}},
                    {.fallback = "data",
                     .doc = "what the devices of gpu= divide: data, the minibatch, a replica on each; model, "
-                           "the outputs of one replica"})};
+                           "the outputs of each replica"}),
+      param("parts", &FcParams::replica_parts,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1024,
+             .doc =
+                 "with parallel=model: number of devices that each replica is divided over, a divisor of the "
+                 "number of devices in gpu=; 0: all of them (without gpu=: as the layer that it follows)"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;

@@ -36,7 +36,8 @@ struct Node {
   std::vector<NodeId> inputs;  ///< all smaller than id
   std::vector<NodeId> users;   ///< in ascending order; a node that reads it twice is listed twice
   std::vector<DeviceId> gpus;  ///< one per replica
-  /// Devices that the layer is divided over (parallel=model); expand_parts() empties the list.
+  /// Of a divided layer (parallel=model) the devices of all parts, replica by replica; expand_parts() empties
+  /// the list.
   std::vector<DeviceId> part_gpus;
   std::vector<WeightOwner> owners;  ///< by layer->weights: this node, or the one whose weights it shares
   std::vector<NodeId> children;     ///< the costs whose values are added to this cost's
@@ -58,6 +59,8 @@ struct Node {
   std::int64_t first_element = 0;  ///< of a part of a layer: index of its first output in the layer; else 0
 
   int replicas() const { return static_cast<int>(gpus.size()); }
+  /// Returns the number of devices that each replica is divided over, until expand_parts() divides it.
+  int parts() const { return part_gpus.empty() ? 1 : static_cast<int>(part_gpus.size() / gpus.size()); }
   /// Returns "net.cfg:7: layer 'conv1'", the beginning of a message about the layer.
   std::string place_text() const;
   DeviceId device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
@@ -96,10 +99,15 @@ struct Graph {
   std::set<NodeId> needed_for(const std::vector<NodeId>& wanted) const;
 };
 
-/// The place of a layer, as gpu= and parallel= lines describe it.
+/// The place of a layer, as gpu=, parallel= and parts= lines describe it.
 struct LayerPlace {
-  std::vector<DeviceId> gpus;  ///< one per replica; of a divided layer, one per part
-  bool divided = false;        ///< parallel=model, or an element-wise layer that is divided as its inputs are
+  std::vector<DeviceId> gpus;  ///< the devices of all parts, replica by replica
+  /// Number of devices that each replica is divided over: by parallel=model, or as the inputs of an
+  /// element-wise layer are; 1: the layer is not divided.
+  int parts = 1;
+  bool divided() const { return parts > 1; }
+  /// Returns the device of each replica, of a divided layer that of its first part.
+  std::vector<DeviceId> replicas() const;
   bool operator==(const LayerPlace&) const = default;
 };
 
@@ -128,10 +136,14 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                   Diagnostics& diagnostics);
 
-/// Returns the placement that the gpu= and parallel= lines of a file describe. Errors go to `diagnostics`.
+/// Returns the placement that the gpu=, parallel= and parts= lines of a file describe. Errors go to
+/// `diagnostics`.
 Placement written_placement(const IniFile& definition, const IniFile& parameters,
                             const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                             Diagnostics& diagnostics);
+
+/// Returns whether a key of a layer of this type says on which devices the layer runs.
+bool places_layer(const LayerType& type, const std::string& key);
 
 /// Returns one line for each layer, with its keys in order, except those that only place it on devices or set
 /// initial weights. Two definition files with equal lines describe the same logical net.

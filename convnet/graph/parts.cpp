@@ -72,7 +72,7 @@ class Expander {
   }
 
   void add_parts(const Node& old) {
-    const auto count = static_cast<std::int64_t>(old.part_gpus.size());
+    const std::int64_t count = old.parts();
     const std::int64_t outputs = old.layer->output.size();
     std::vector<NodeId> ids;
     std::string sizes;
@@ -81,16 +81,17 @@ class Expander {
       // The first parts take the remainder. A layer with fewer outputs than devices has fewer parts.
       const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
       if (size == 0) break;
-      const DeviceId gpu = old.part_gpus[static_cast<std::size_t>(k)];
       Node node = old;
       node.name = old.name + "/" + std::to_string(k);
       node.layer = old.layer->part(first, size);
       node.first_element = first;
-      node.gpus = {gpu};
+      for (int replica = 0; replica < old.replicas(); ++replica)
+        node.gpus[static_cast<std::size_t>(replica)] =
+            old.part_gpus[static_cast<std::size_t>(replica * count + k)];
       for (NodeId& input : node.inputs) {
         const std::vector<NodeId>& parts = parts_[input];
         const bool as_inputs = old.layer->facts.division == Division::as_inputs;
-        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : gathered(input, {gpu});
+        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : gathered(input, node.gpus);
       }
       const NodeId self = graph_.nodes.next_id();
       for (WeightOwner& owner : node.owners)
@@ -101,8 +102,10 @@ class Expander {
     }
     parts_[old.id] = std::move(ids);
     if (old.layer->facts.division == Division::outputs)
-      graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
-                                " devices: " + sizes + " outputs");
+      graph_.rewrites.push_back(
+          "'" + old.name + "' is divided over " + std::to_string(count) + " devices" +
+          (old.replicas() > 1 ? " in each of " + std::to_string(old.replicas()) + " replicas" : "") + ": " +
+          sizes + " outputs");
   }
 
   const Table<NodeId, Node> old_;
