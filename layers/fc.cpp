@@ -16,14 +16,12 @@ class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForwar
  public:
   using WeightedSumLayer::WeightedSumLayer;
 
-  std::shared_ptr<const Layer> part(std::int64_t first, std::int64_t count) const override {
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
     std::vector<InnerProductGeometry> geometries = geometry;
     for (InnerProductGeometry& g : geometries) g.out = count;
     std::vector<WeightSpec> matrices = weights;
     for (WeightSpec& w : matrices) {
-      w.whole = w.dims;
       w.dims[0] = count;
-      w.first_output = first;
       w.constraint.groups = std::min(w.constraint.groups, count);
     }
     return std::make_shared<FcLayer>(FeatureShape{count, 1, 1, false}, weighted_sum_facts(),

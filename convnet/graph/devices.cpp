@@ -94,8 +94,8 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
     for (const NodeId input : node.inputs) {
       const Node& in = graph_.nodes[input];
       if (node.placed || in.role == LayerRole::data) continue;
-      if (in.part_gpus.empty()) break;
-      gpus = in.part_gpus;
+      if (in.division.gpus.empty()) break;
+      gpus = in.division.gpus;
       if (count == 0) count = in.parts();
       break;
     }
@@ -116,7 +116,7 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
 
 void DeviceReader::divide(Node& node, const LayerPlace& place) {
   node.gpus = place.replicas();
-  if (place.divided()) node.part_gpus = place.gpus;
+  if (place.divided()) node.division.gpus = place.gpus;
 }
 
 /// Divides an element-wise layer over the devices of its inputs, if all of them are divided alike.
@@ -124,10 +124,10 @@ void DeviceReader::divide_as_inputs(Node& node) const {
   const Node& first = graph_.nodes[node.inputs[0]];
   const bool alike = std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
     const Node& in = graph_.nodes[input];
-    return in.gpus == first.gpus && in.part_gpus == first.part_gpus &&
+    return in.gpus == first.gpus && in.division.gpus == first.division.gpus &&
            in.layer->output.size() == first.layer->output.size();
   });
-  if (alike && !first.part_gpus.empty()) divide(node, {first.part_gpus, first.parts()});
+  if (alike && !first.division.gpus.empty()) divide(node, {first.division.gpus, first.parts()});
 }
 
 void DeviceReader::check_count(const IniFile& definition) {

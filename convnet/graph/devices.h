@@ -23,7 +23,7 @@ class DeviceReader {
   /// (find_placement()). Returns false after an error.
   bool read_gpus(const IniSection& section, Node& node);
 
-  /// Fills in Node::gpus and Node::part_gpus of a layer with parallel=model, and of an element-wise layer
+  /// Fills in Node::gpus and Node::division of a layer with parallel=model, and of an element-wise layer
   /// without a gpu= line whose inputs are divided. Needs Node::layer. Returns false after an error.
   bool read_parallel(const IniSection& section, Node& node);
 

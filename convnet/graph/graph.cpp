@@ -67,7 +67,7 @@ Placement written_placement(const IniFile& definition, const IniFile& parameters
   Placement placement;
   for (const Node& node : placed_graph(definition, parameters, matrices, options, diagnostics).nodes) {
     if (node.implicit) continue;
-    placement[node.section] = {node.part_gpus.empty() ? node.gpus : node.part_gpus, node.parts()};
+    placement[node.section] = {node.division.gpus.empty() ? node.gpus : node.division.gpus, node.parts()};
   }
   return placement;
 }

@@ -18,7 +18,7 @@ class Expander {
 
   void run() {
     for (const Node& node : old_) {
-      if (node.part_gpus.empty()) {
+      if (node.division.gpus.empty()) {
         add_undivided(node);
       } else {
         add_parts(node);
@@ -35,7 +35,7 @@ class Expander {
   NodeId add(Node node) {
     node.id = graph_.nodes.next_id();
     node.users.clear();
-    node.part_gpus.clear();
+    node.division.gpus.clear();
     for (const NodeId input : node.inputs) graph_.nodes[input].users.push_back(node.id);
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.back().id;
@@ -59,7 +59,7 @@ class Expander {
     gather.name = gather.layer_name = gather.name + "_gather/" + number_list(numbers_of(gpus));
     gather.type = "pass";
     gather.role = LayerRole::other;
-    gather.implicit = gather.gather = true;
+    gather.implicit = gather.division.gather = true;
     gather.inputs = parts;
     gather.owners.clear();
     gather.gpus = gpus;
@@ -84,10 +84,10 @@ class Expander {
       Node node = old;
       node.name = old.name + "/" + std::to_string(k);
       node.layer = old.layer->part(first, size);
-      node.first_element = first;
+      node.division = {{}, old.layer, first, false};
       for (int replica = 0; replica < old.replicas(); ++replica)
         node.gpus[static_cast<std::size_t>(replica)] =
-            old.part_gpus[static_cast<std::size_t>(replica * count + k)];
+            old.division.gpus[static_cast<std::size_t>(replica * count + k)];
       for (NodeId& input : node.inputs) {
         const std::vector<NodeId>& parts = parts_[input];
         const bool as_inputs = old.layer->facts.division == Division::as_inputs;
@@ -117,8 +117,8 @@ class Expander {
 }  // namespace
 
 void expand_parts(Graph& graph) {
-  const bool any =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.part_gpus.empty(); });
+  const bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                               [](const Node& n) { return !n.division.gpus.empty(); });
   if (any) Expander(graph).run();
 }
 

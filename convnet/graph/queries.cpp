@@ -60,7 +60,7 @@ int Graph::gpu_count() const {
   int count = 1;
   for (const Node& node : nodes) {
     for (const DeviceId gpu : node.gpus) count = std::max(count, gpu.value() + 1);
-    for (const DeviceId gpu : node.part_gpus) count = std::max(count, gpu.value() + 1);
+    for (const DeviceId gpu : node.division.gpus) count = std::max(count, gpu.value() + 1);
   }
   return count;
 }
