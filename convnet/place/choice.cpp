@@ -46,9 +46,9 @@ std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, int of_ho
     const int last = unit.beside_another ? devices - count : 0;
     for (int first = 0; first <= last; first += count) spreads.push_back({count, first, 1, 1});
     if (of_host < devices && count > 1 && count < devices) spreads.push_back({count, 0, devices / count, 1});
-    if (!unit.divisible || count == 1) continue;
-    spreads.push_back({count, 0, 1, count});
-    if (of_host > 1 && count > of_host && count % of_host == 0) spreads.push_back({count, 0, 1, of_host});
+    for (const int parts : divisors(unit.divisible ? count : 1)) {
+      if (parts > 1 && (parts == count || of_host % parts == 0)) spreads.push_back({count, 0, 1, parts});
+    }
   }
   return spreads;
 }

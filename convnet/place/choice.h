@@ -35,10 +35,9 @@ using Choice = std::vector<Spread>;
 std::vector<int> divisors(int number);
 
 /// Returns the spreads that `unit` may have on `devices` devices, of hosts with `of_host` each: as many
-/// replicas as any divisor of that number, and as many parts of one replica if it can be divided. With
-/// several hosts, replicas on some of the devices may be neighbours or spread over the hosts, and replicas on
-/// all devices of a host may each be divided over them. A unit beside another (beside_another) need not begin
-/// at device 0.
+/// replicas as any divisor of that number, and if it can be divided, one replica of as many parts, or several
+/// replicas each within a host. With several hosts, replicas on some of the devices may be neighbours or
+/// spread over the hosts. A unit beside another (beside_another) need not begin at device 0.
 std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, int of_host);
 
 /// Returns whether the spreads are compatible by the rules of docs/parallelism.md, so that the net computes
