@@ -19,13 +19,15 @@ class DropoutLayer : public Layer {
     DropUnit unit = DropUnit::value;
   };
 
-  DropoutLayer(const FeatureShape& shape, const Factors& factors)
+  /// For a part of a layer `begin` is the index of its first element in the whole layer.
+  DropoutLayer(const FeatureShape& shape, const Factors& factors, std::int64_t begin = 0)
       : Layer(shape,
               {.division = Division::as_inputs, .in_place = true, .backward_in_place = true, .cheap = true}),
-        p(factors) {}
+        p(factors),
+        first(begin) {}
 
-  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
-    return std::make_shared<DropoutLayer>(FeatureShape{count, 1, 1, false}, p);
+  std::shared_ptr<const Layer> part(std::int64_t begin, std::int64_t count) const override {
+    return std::make_shared<DropoutLayer>(FeatureShape{count, 1, 1, false}, p, begin);
   }
 
   void forward(Lowering& l) const override {
@@ -65,11 +67,12 @@ class DropoutLayer : public Layer {
             static_cast<float>(p.train_scale),
             l.microbatch().random_key,
             l.microbatch().first_image,
-            l.microbatch().first_element,
+            first,
             is_value ? DropUnit::value : p.unit};
   }
 
   const Factors p;
+  const std::int64_t first;
 };
 
 /// dropout: train x*mask/keep, test x.

@@ -6,7 +6,9 @@ namespace {
 
 struct FcParams : WeightParams {
   int outputs = 0, parts = 0;
-  bool model_parallel = false;  ///< not read: the graph reads the key itself, also of layers of other types
+  // Not read: the graph reads these keys itself, and `parallel` also of layers of other types.
+  bool model_parallel = false;
+  int replica_parts = 0;
 };
 
 class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
@@ -14,14 +16,12 @@ class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForwar
  public:
   using WeightedSumLayer::WeightedSumLayer;
 
-  std::shared_ptr<const Layer> part(std::int64_t first, std::int64_t count) const override {
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
     std::vector<InnerProductGeometry> geometries = geometry;
     for (InnerProductGeometry& g : geometries) g.out = count;
     std::vector<WeightSpec> matrices = weights;
     for (WeightSpec& w : matrices) {
-      w.whole = w.dims;
       w.dims[0] = count;
-      w.first_output = first;
       w.constraint.groups = std::min(w.constraint.groups, count);
     }
     return std::make_shared<FcLayer>(FeatureShape{count, 1, 1, false}, weighted_sum_facts(),
@@ -78,7 +78,14 @@ LayerType fc_type() {
       param_choice("parallel", &FcParams::model_parallel, {{"data", false}, {"model", true}},
                    {.fallback = "data",
                     .doc = "what the devices of gpu= divide: data, the minibatch, a replica on each; model, "
-                           "the outputs of one replica"})};
+                           "the outputs of each replica"}),
+      param("parts", &FcParams::replica_parts,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1024,
+             .doc =
+                 "with parallel=model: number of devices that each replica is divided over, a divisor of the "
+                 "number of devices in gpu=; 0: all of them (without gpu=: as the layer that it follows)"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;

@@ -77,10 +77,6 @@ struct WeightSpec {
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
   bool state = false;  ///< running statistics: stored in checkpoints, but not learned, and without increments
-  /// The dims of the whole matrix, which is what checkpoints hold, if this is a part (Layer::part()) of it.
-  /// The part has the outputs from `first_output` on along output_axis. Empty: this is the whole matrix.
-  Dims whole;
-  std::int64_t first_output = 0;
   InitFunction init;
   WeightConstraint constraint;
   /// The layer that weightSource names: these weights are its matrix number `source_index`. Empty: own
@@ -89,7 +85,6 @@ struct WeightSpec {
   int source_index = 0;
 
   bool learned() const { return !state && !learning.epsilon.frozen(); }
-  const Dims& whole_dims() const { return whole.empty() ? dims : whole; }
   /// Returns whether these are the filters of a conv or local layer.
   bool is_filters() const { return dims.size() > 3; }
 };
@@ -115,8 +110,8 @@ class Layer {
   virtual void recompute(Lowering& l) const { forward(l); }
 
   /// Returns the layer that computes the outputs [first, first + count) of this one, from all of its inputs,
-  /// or for Division::as_inputs from the same elements of each input. Returns null if the layer cannot be
-  /// divided.
+  /// or for Division::as_inputs from the same elements of each input. Its matrices have these outputs along
+  /// their first dimension. Returns null if the layer cannot be divided.
   virtual std::shared_ptr<const Layer> part(std::int64_t, std::int64_t) const { return nullptr; }
 
   /// Returns the values that a cost prints, from the accumulators summed over `images` images.

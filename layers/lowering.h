@@ -32,9 +32,7 @@ struct Microbatch {
   /// A relu was fused into the layer below, whose backward also masks the gradient.
   bool input_masks_gradient = false;
   std::uint64_t random_key = 0;  ///< hash of the seed and the layer's name (philox_key())
-  /// For a part of a layer: index of its first element in the whole layer; else 0.
-  std::int64_t first_element = 0;
-  bool first_replica = true;  ///< the first of the replicas that work in the same pass
+  bool first_replica = true;     ///< the first of the replicas that work in the same pass
 };
 
 /// The layer's own tensors in this microbatch. N is Microbatch::images. Inputs and outputs are (N,C,H,W), or

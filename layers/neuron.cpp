@@ -77,15 +77,16 @@ LayerFacts facts_of(const Neuron& f) {
 
 class NeuronLayer : public Layer {
  public:
-  NeuronLayer(const Neuron& function, const FeatureShape& shape)
-      : Layer(shape, facts_of(function)), f(function) {}
+  /// For a part of a layer `begin` is the index of its first element in the whole layer.
+  NeuronLayer(const Neuron& function, const FeatureShape& shape, std::int64_t begin = 0)
+      : Layer(shape, facts_of(function)), f(function), first(begin) {}
 
   void forward(Lowering& l) const override {
     const bool below_applies_it = l.microbatch().fused && facts.function == LayerFunction::relu;
     if (f.kind == NeuronKind::ident || below_applies_it) return l.forward_unchanged();
     if (f.kind == NeuronKind::nrelu && l.microbatch().random) {
       l.run(NoisyRelu{output.dims(l.microbatch().images), l.microbatch().random_key,
-                      l.microbatch().first_image, l.microbatch().first_element},
+                      l.microbatch().first_image, first},
             {l.input(0), l.output(), l.step()});
       return;
     }
@@ -100,12 +101,13 @@ class NeuronLayer : public Layer {
     l.run(NeuronBackward{f, output.dims(l.microbatch().images)},
           {kept, l.output_gradient(), l.input_gradient(0)});
   }
-  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
-    return make_neuron_layer(f, {count, 1, 1, false});
+  std::shared_ptr<const Layer> part(std::int64_t begin, std::int64_t count) const override {
+    return std::make_shared<NeuronLayer>(f, FeatureShape{count, 1, 1, false}, begin);
   }
 
  private:
   const Neuron f;
+  const std::int64_t first;
 };
 
 struct NeuronParams {};

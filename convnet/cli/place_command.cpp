@@ -133,7 +133,9 @@ nlohmann::json candidate_json(const PlacedCandidate& c, double alone) {
   nlohmann::json layers = nlohmann::json::object();
   for (const auto& [layer, place] : c.placement) {
     layers[layer] = {{"gpu", numbers_of(place.gpus)}};
-    if (place.divided) layers[layer]["parallel"] = "model";
+    if (!place.divided()) continue;
+    layers[layer]["parallel"] = "model";
+    layers[layer]["parts"] = place.parts;
   }
   return {{"name", c.name},
           {"description", c.description},

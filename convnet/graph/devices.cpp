@@ -20,9 +20,7 @@ void DeviceReader::error(const SourceLocation& where, const std::string& layer, 
 
 bool DeviceReader::read_gpus(const IniSection& section, Node& node) {
   if (options_.placement != nullptr) {
-    const LayerPlace& place = options_.placement->at(section.name);
-    node.gpus = place.gpus;
-    if (place.divided) node.gpus.resize(1, DeviceId(0));
+    node.gpus = options_.placement->at(section.name).replicas();
     node.placed = true;
     node.gpu_where = section.where;
     return true;
@@ -78,34 +76,58 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
           "parallel=model divides fc layers only, not one of type '" + node.type + "'");
     return false;
   }
+  const IniValue* parts = division == Division::outputs ? section.find("parts") : nullptr;
+  int count = parts == nullptr ? 0 : to_number<int>(parts->text).value_or(0);
+  if (count > 0 && !asked && !parts->from_default) {
+    error(
+        parts->where, section.name,
+        "parts=" + parts->text + " divides a layer with parallel=model only; add that line or remove parts=");
+    return false;
+  }
   if (options_.data_parallel) return true;
   if (options_.placement != nullptr) {
     const LayerPlace& place = options_.placement->at(section.name);
-    if (place.divided) node.part_gpus = division == Division::outputs ? place.gpus : parts_of_inputs(node);
+    if (place.divided() && division == Division::outputs) divide(node, place);
+    if (place.divided() && division == Division::as_inputs) divide_as_inputs(node);
   } else if (division == Division::outputs && asked) {
-    node.part_gpus = node.gpus;
+    std::vector<DeviceId> gpus = node.gpus;
     for (const NodeId input : node.inputs) {
       const Node& in = graph_.nodes[input];
       if (node.placed || in.role == LayerRole::data) continue;
-      if (!in.part_gpus.empty()) node.part_gpus = in.part_gpus;
+      if (in.division.gpus.empty()) break;
+      gpus = in.division.gpus;
+      if (count == 0) count = in.parts();
       break;
     }
+    const auto devices = static_cast<int>(gpus.size());
+    if (count == 0) count = devices;
+    if (devices % count != 0) {
+      error(parts->where, section.name,
+            "parts=" + parts->text + " does not divide the number of its devices, " +
+                std::to_string(devices) + " (gpu=" + number_list(numbers_of(gpus)) + ")");
+      return false;
+    }
+    divide(node, {gpus, count});
   } else if (division == Division::as_inputs && section.find("gpu") == nullptr) {
-    node.part_gpus = parts_of_inputs(node);
+    divide_as_inputs(node);
   }
-  if (node.part_gpus.size() == 1) node.part_gpus.clear();
-  if (!node.part_gpus.empty()) node.gpus = {node.part_gpus[0]};
   return true;
 }
 
-/// Returns the devices that all inputs are divided over, if these are the same; else none.
-std::vector<DeviceId> DeviceReader::parts_of_inputs(const Node& node) const {
+void DeviceReader::divide(Node& node, const LayerPlace& place) {
+  node.gpus = place.replicas();
+  if (place.divided()) node.division.gpus = place.gpus;
+}
+
+/// Divides an element-wise layer over the devices of its inputs, if all of them are divided alike.
+void DeviceReader::divide_as_inputs(Node& node) const {
   const Node& first = graph_.nodes[node.inputs[0]];
-  for (const NodeId input : node.inputs) {
+  const bool alike = std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
     const Node& in = graph_.nodes[input];
-    if (in.part_gpus != first.part_gpus || in.layer->output.size() != first.layer->output.size()) return {};
-  }
-  return first.part_gpus;
+    return in.gpus == first.gpus && in.division.gpus == first.division.gpus &&
+           in.layer->output.size() == first.layer->output.size();
+  });
+  if (alike && !first.division.gpus.empty()) divide(node, {first.division.gpus, first.parts()});
 }
 
 void DeviceReader::check_count(const IniFile& definition) {

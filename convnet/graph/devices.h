@@ -1,4 +1,4 @@
-// The keys that place a layer on devices: gpu= and parallel=.
+// The keys that place a layer on devices: gpu=, parallel= and parts=.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace convnet {
 
-/// Reads gpu= and parallel= of one section after the other, in the order of the file, into nodes whose inputs
-/// are known. Errors go to `diagnostics`.
+/// Reads gpu=, parallel= and parts= of one section after the other, in the order of the file, into nodes
+/// whose inputs are known. Errors go to `diagnostics`.
 class DeviceReader {
  public:
   DeviceReader(const Graph& graph, const GraphOptions& options, Diagnostics& diagnostics)
@@ -23,8 +23,8 @@ class DeviceReader {
   /// (find_placement()). Returns false after an error.
   bool read_gpus(const IniSection& section, Node& node);
 
-  /// Fills in Node::part_gpus of a layer with parallel=model, and of an element-wise layer without a gpu=
-  /// line whose inputs are divided. Needs Node::layer. Returns false after an error.
+  /// Fills in Node::gpus and Node::division of a layer with parallel=model, and of an element-wise layer
+  /// without a gpu= line whose inputs are divided. Needs Node::layer. Returns false after an error.
   bool read_parallel(const IniSection& section, Node& node);
 
   /// Checks that the devices in all gpu= lines of `definition` exist.
@@ -32,7 +32,8 @@ class DeviceReader {
 
  private:
   bool parse_gpus(const IniSection& section, const IniValue& line, Node& node);
-  std::vector<DeviceId> parts_of_inputs(const Node& node) const;
+  static void divide(Node& node, const LayerPlace& place);
+  void divide_as_inputs(Node& node) const;
   void error(const SourceLocation& where, const std::string& layer, const std::string& message);
 
   const Graph& graph_;

@@ -67,8 +67,7 @@ Placement written_placement(const IniFile& definition, const IniFile& parameters
   Placement placement;
   for (const Node& node : placed_graph(definition, parameters, matrices, options, diagnostics).nodes) {
     if (node.implicit) continue;
-    const bool divided = !node.part_gpus.empty();
-    placement[node.section] = {divided ? node.part_gpus : node.gpus, divided};
+    placement[node.section] = {node.division.gpus.empty() ? node.gpus : node.division.gpus, node.parts()};
   }
   return placement;
 }

@@ -22,42 +22,59 @@ struct WeightOwner {
   bool operator==(const WeightOwner&) const = default;
 };
 
+/// Where a node comes from in the files of the net.
+struct NodeOrigin {
+  std::string
+      layer_name;  ///< for a part of a layer (parallel=model) the name of the layer; else that of the node
+  std::string section;       ///< section of the definition file
+  SourceLocation where;      ///< the header of the section
+  SourceLocation gpu_where;  ///< the gpu= line, or `where`
+  bool placed = false;       ///< has a gpu= line
+  bool implicit = false;     ///< has no section: made by a key of the layer below, or a gather
+};
+
+/// What the backward pass asks of a node.
+struct NodeGradient {
+  bool weights_below = false;  ///< this node or one below it has weights
+  bool learns_below = false;   ///< this node or one below it has weights that are trained
+  bool gets_gradient = false;  ///< a cost with coeff != 0 lies above, and something at or below learns
+  bool fused = false;          ///< a rewrite applies to this node; the facts of its layer say which
+};
+
+/// How a layer is divided over devices (parallel=model), and the place of a part in the whole layer.
+struct NodeDivision {
+  std::vector<DeviceId> gpus;  ///< the devices of all parts, replica by replica; expand_parts() empties it
+  std::shared_ptr<const Layer>
+      whole;               ///< the layer that the node is a part of; null: the node is a whole layer
+  std::int64_t first = 0;  ///< index of the part's first output in `whole`
+  bool gather = false;     ///< puts the parts of a layer together; made by expand_parts()
+};
+
 /// A layer of the graph, or a part of one that is divided over devices.
-struct Node {
+struct Node : NodeOrigin, NodeGradient {
   NodeId id{0};
   /// The name in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the
   /// file has a layer of that name.
   std::string name;
-  std::string layer_name;  ///< for a part of a layer (parallel=model) the name of the layer; else `name`
-  std::string section;     ///< section of the definition file that it comes from
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;
   std::vector<NodeId> inputs;  ///< all smaller than id
   std::vector<NodeId> users;   ///< in ascending order; a node that reads it twice is listed twice
-  std::vector<DeviceId> gpus;  ///< one per replica
-  /// Devices that the layer is divided over (parallel=model); expand_parts() empties the list.
-  std::vector<DeviceId> part_gpus;
+  std::vector<DeviceId> gpus;  ///< one per replica; before expand_parts() those of first parts
+  NodeDivision division;
   std::vector<WeightOwner> owners;  ///< by layer->weights: this node, or the one whose weights it shares
   std::vector<NodeId> children;     ///< the costs whose values are added to this cost's
   bool is_child = false;            ///< its values are added to another cost's and not printed separately
-  bool implicit = false;            ///< has no section: made by a key of the layer below, or a gather
-  bool gather = false;              ///< puts the parts of a layer together; made by expand_parts()
-  SourceLocation where;
-  SourceLocation gpu_where;  ///< the gpu= line, or `where`
-  bool placed = false;       ///< has a gpu= line
-
-  bool weights_below = false;  ///< this node or one below it has weights
-  bool learns_below = false;   ///< this node or one below it has weights that are trained
-  bool gets_gradient = false;  ///< a cost with coeff != 0 lies above, and something at or below learns
-  bool fused = false;          ///< a rewrite applies to this node; the facts of its layer say which
-
+  int update_period = 1;            ///< passes for each update of its weights; may span several minibatches
   /// The passes in which the layer runs in a minibatch: element i is the pass of run i.
   std::vector<int> forward_pass, backward_pass;
-  int update_period = 1;           ///< passes for each update of its weights; may span several minibatches
-  std::int64_t first_element = 0;  ///< of a part of a layer: index of its first output in the layer; else 0
 
   int replicas() const { return static_cast<int>(gpus.size()); }
+  /// Returns the number of devices that each replica is divided over, until expand_parts() divides it.
+  int parts() const {
+    return division.gpus.empty() ? 1 : static_cast<int>(division.gpus.size() / gpus.size());
+  }
   /// Returns "net.cfg:7: layer 'conv1'", the beginning of a message about the layer.
   std::string place_text() const;
   DeviceId device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
@@ -96,10 +113,15 @@ struct Graph {
   std::set<NodeId> needed_for(const std::vector<NodeId>& wanted) const;
 };
 
-/// The place of a layer, as gpu= and parallel= lines describe it.
+/// The place of a layer, as gpu=, parallel= and parts= lines describe it.
 struct LayerPlace {
-  std::vector<DeviceId> gpus;  ///< one per replica; of a divided layer, one per part
-  bool divided = false;        ///< parallel=model, or an element-wise layer that is divided as its inputs are
+  std::vector<DeviceId> gpus;  ///< the devices of all parts, replica by replica
+  /// Number of devices that each replica is divided over: by parallel=model, or as the inputs of an
+  /// element-wise layer are; 1: the layer is not divided.
+  int parts = 1;
+  bool divided() const { return parts > 1; }
+  /// Returns the device of each replica, of a divided layer that of its first part.
+  std::vector<DeviceId> replicas() const;
   bool operator==(const LayerPlace&) const = default;
 };
 
@@ -128,10 +150,14 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                   Diagnostics& diagnostics);
 
-/// Returns the placement that the gpu= and parallel= lines of a file describe. Errors go to `diagnostics`.
+/// Returns the placement that the gpu=, parallel= and parts= lines of a file describe. Errors go to
+/// `diagnostics`.
 Placement written_placement(const IniFile& definition, const IniFile& parameters,
                             const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                             Diagnostics& diagnostics);
+
+/// Returns whether a key of a layer of this type says on which devices the layer runs.
+bool places_layer(const LayerType& type, const std::string& key);
 
 /// Returns one line for each layer, with its keys in order, except those that only place it on devices or set
 /// initial weights. Two definition files with equal lines describe the same logical net.

@@ -18,7 +18,7 @@ class Expander {
 
   void run() {
     for (const Node& node : old_) {
-      if (node.part_gpus.empty()) {
+      if (node.division.gpus.empty()) {
         add_undivided(node);
       } else {
         add_parts(node);
@@ -35,7 +35,7 @@ class Expander {
   NodeId add(Node node) {
     node.id = graph_.nodes.next_id();
     node.users.clear();
-    node.part_gpus.clear();
+    node.division.gpus.clear();
     for (const NodeId input : node.inputs) graph_.nodes[input].users.push_back(node.id);
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.back().id;
@@ -59,7 +59,7 @@ class Expander {
     gather.name = gather.layer_name = gather.name + "_gather/" + number_list(numbers_of(gpus));
     gather.type = "pass";
     gather.role = LayerRole::other;
-    gather.implicit = gather.gather = true;
+    gather.implicit = gather.division.gather = true;
     gather.inputs = parts;
     gather.owners.clear();
     gather.gpus = gpus;
@@ -72,7 +72,7 @@ class Expander {
   }
 
   void add_parts(const Node& old) {
-    const auto count = static_cast<std::int64_t>(old.part_gpus.size());
+    const std::int64_t count = old.parts();
     const std::int64_t outputs = old.layer->output.size();
     std::vector<NodeId> ids;
     std::string sizes;
@@ -81,16 +81,17 @@ class Expander {
       // The first parts take the remainder. A layer with fewer outputs than devices has fewer parts.
       const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
       if (size == 0) break;
-      const DeviceId gpu = old.part_gpus[static_cast<std::size_t>(k)];
       Node node = old;
       node.name = old.name + "/" + std::to_string(k);
       node.layer = old.layer->part(first, size);
-      node.first_element = first;
-      node.gpus = {gpu};
+      node.division = {{}, old.layer, first, false};
+      for (int replica = 0; replica < old.replicas(); ++replica)
+        node.gpus[static_cast<std::size_t>(replica)] =
+            old.division.gpus[static_cast<std::size_t>(replica * count + k)];
       for (NodeId& input : node.inputs) {
         const std::vector<NodeId>& parts = parts_[input];
         const bool as_inputs = old.layer->facts.division == Division::as_inputs;
-        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : gathered(input, {gpu});
+        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : gathered(input, node.gpus);
       }
       const NodeId self = graph_.nodes.next_id();
       for (WeightOwner& owner : node.owners)
@@ -101,8 +102,10 @@ class Expander {
     }
     parts_[old.id] = std::move(ids);
     if (old.layer->facts.division == Division::outputs)
-      graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
-                                " devices: " + sizes + " outputs");
+      graph_.rewrites.push_back(
+          "'" + old.name + "' is divided over " + std::to_string(count) + " devices" +
+          (old.replicas() > 1 ? " in each of " + std::to_string(old.replicas()) + " replicas" : "") + ": " +
+          sizes + " outputs");
   }
 
   const Table<NodeId, Node> old_;
@@ -114,8 +117,8 @@ class Expander {
 }  // namespace
 
 void expand_parts(Graph& graph) {
-  const bool any =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.part_gpus.empty(); });
+  const bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                               [](const Node& n) { return !n.division.gpus.empty(); });
   if (any) Expander(graph).run();
 }
 

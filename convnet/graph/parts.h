@@ -5,8 +5,8 @@
 
 namespace convnet {
 
-/// Replaces every node that has part_gpus by one node for each device, and adds gathers (layers of type pass)
-/// for users that need all outputs.
+/// Replaces every node that has NodeDivision::gpus by one node for each part, and adds gathers (layers of
+/// type pass) for users that need all outputs.
 void expand_parts(Graph& graph);
 
 }  // namespace convnet

@@ -14,6 +14,12 @@ std::string Node::place_text() const {
   return place + (place.empty() ? "" : ": ") + "layer '" + section + "'";
 }
 
+std::vector<DeviceId> LayerPlace::replicas() const {
+  std::vector<DeviceId> first;
+  for (std::size_t i = 0; i < gpus.size(); i += static_cast<std::size_t>(parts)) first.push_back(gpus[i]);
+  return first;
+}
+
 const Node* Graph::find(std::string_view name) const {
   for (const Node& node : nodes) {
     if (node.name == name) return &node;
@@ -54,7 +60,7 @@ int Graph::gpu_count() const {
   int count = 1;
   for (const Node& node : nodes) {
     for (const DeviceId gpu : node.gpus) count = std::max(count, gpu.value() + 1);
-    for (const DeviceId gpu : node.part_gpus) count = std::max(count, gpu.value() + 1);
+    for (const DeviceId gpu : node.division.gpus) count = std::max(count, gpu.value() + 1);
   }
   return count;
 }
@@ -72,9 +78,16 @@ std::vector<ParamSpec> defining_params(const LayerType& type) {
 
 }  // namespace
 
+bool places_layer(const LayerType& type, const std::string& key) {
+  // The parts of an sfc layer are not a place.
+  const bool divisible = std::any_of(type.params.begin(), type.params.end(),
+                                     [](const ParamSpec& spec) { return spec.key == "parallel"; });
+  return key == "gpu" || (divisible && (key == "parallel" || key == "parts"));
+}
+
 std::vector<std::string> logical_signature(const IniFile& definition) {
-  static const std::set<std::string> without_meaning = {"gpu",       "parallel",  "initw",     "initb",
-                                                        "initwfunc", "initbfunc", "initscale", "sumwidth"};
+  static const std::set<std::string> of_beginning = {"initw",     "initb",     "initwfunc",
+                                                     "initbfunc", "initscale", "sumwidth"};
   Diagnostics warned_before;
   std::vector<std::string> lines;
   for (const IniSection& section : definition.sections) {
@@ -82,7 +95,8 @@ std::vector<std::string> logical_signature(const IniFile& definition) {
     const IniValue* name = section.find("type");
     const LayerType* type = name == nullptr ? nullptr : find_layer_type(name->text);
     const auto add = [&](const std::string& key, const IniValue* value) {
-      if (value != nullptr && !without_meaning.contains(key)) sorted[key] = join(split_list(value->text));
+      const bool has_meaning = !of_beginning.contains(key) && (type == nullptr || !places_layer(*type, key));
+      if (value != nullptr && has_meaning) sorted[key] = join(split_list(value->text));
     };
     if (type == nullptr) {
       for (const IniValue& value : section.values) add(value.key, &value);

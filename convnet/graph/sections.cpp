@@ -241,7 +241,7 @@ class SectionReader {
       if (source.layer->weights[index].dims != spec.dims)
         return wrong("is " + to_string(source.layer->weights[index].dims) + ", but this layer needs " +
                      to_string(spec.dims));
-      if (source.gpus != node.gpus || source.part_gpus != node.part_gpus)
+      if (source.gpus != node.gpus || source.division.gpus != node.division.gpus)
         return wrong("is on other devices; gpu= and parallel= must be the same");
       node.owners.back() = source.owners[index];
     }
@@ -457,7 +457,7 @@ class SectionReader {
     node.layer_name = node.name;
     node.section = layer;
     node.gpus = graph_.nodes[below].gpus;
-    node.part_gpus = graph_.nodes[below].part_gpus;
+    node.division.gpus = graph_.nodes[below].division.gpus;
     node.where = node.gpu_where = graph_.nodes[below].where;
     node.implicit = true;
     node.weights_below = graph_.nodes[below].weights_below;

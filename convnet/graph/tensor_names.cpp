@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "convnet/graph/whole_layers.h"
+
 namespace convnet {
 namespace {
 
@@ -20,11 +22,11 @@ void check_nodes(const Graph& graph, Diagnostics& diagnostics) {
 
 void check_tensors(const Graph& graph, Diagnostics& diagnostics) {
   std::map<std::string, const Node*> first;
-  for (const Node& node : graph.nodes) {
+  for (const Node* layer : whole_layers(graph)) {
+    const Node& node = *layer;
     for (std::size_t i = 0; i < node.owners.size(); ++i) {
       const WeightSpec& spec = node.layer->weights[i];
-      // Parts of a matrix are one tensor.
-      if (node.owners[i] != WeightOwner{node.id, i} || spec.first_output > 0) continue;
+      if (node.owners[i] != WeightOwner{node.id, i}) continue;
       std::vector<std::string> names = {node.layer_name + "." + spec.name};
       for (const char* suffix : kTrainingSuffixes)
         names.push_back(increment_name(node.layer_name, spec.name, suffix));

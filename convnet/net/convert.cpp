@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convnet/config/ini_edit.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/net_weights.h"
 
 namespace convnet {
@@ -85,11 +86,10 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
 
 /// Converts a matrix with dims `from` to dims `to`: unchanged, repeated along new leading dimensions (a
 /// filter at every position), or from unshared biases (O,Y,X) to those of a local layer (Y,X,O), with the
-/// outputs in dimension `axis`.
-NamedTensor reshaped(const NamedTensor& from, int axis, const WeightSpec& spec) {
-  const Dims& to = spec.whole_dims();
+/// outputs in dimension `axis` of `from` and `to_axis` of `to`.
+NamedTensor reshaped(const NamedTensor& from, int axis, const Dims& to, int to_axis) {
   // The dimensions of a cube say nothing about their order.
-  const bool same_order = axis == spec.output_axis;
+  const bool same_order = axis == to_axis;
   if (same_order && from.dims == to) return from;
   NamedTensor out{to, {}};
   const auto count = static_cast<std::size_t>(element_count(to));
@@ -118,21 +118,20 @@ void convert_definition(IniFile& definition, const NetFileOptions& options, Diag
 
 void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {
   TensorFile converted = tensors;
-  for (const Node& node : after.nodes) {
-    // Parts of a layer stand for the whole, wherever they are.
-    const auto found_old = std::find_if(before.nodes.begin(), before.nodes.end(),
-                                        [&](const Node& n) { return n.layer_name == node.layer_name; });
-    const Node* old = found_old == before.nodes.end() ? nullptr : &*found_old;
+  for (const Node* layer : whole_layers(after)) {
+    const Node& node = *layer;
+    const Node* old = find_layer(before, node.layer_name);
     for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
       if (node.owners[i] != WeightOwner{node.id, i}) continue;
       const WeightOwner& owner = old->owners[i];
       const std::string& old_layer = before.nodes[owner.node].layer_name;
       const WeightSpec& old_spec = before.weight(owner);
       const WeightSpec& spec = node.layer->weights[i];
+      const Dims dims = whole_matrix(after, node.owners[i]).dims;
       const auto convert = [&](const std::string& from, const std::string& to) {
         const auto found = tensors.tensors.find(from);
         if (found != tensors.tensors.end())
-          converted.tensors[to] = reshaped(found->second, old_spec.output_axis, spec);
+          converted.tensors[to] = reshaped(found->second, old_spec.output_axis, dims, spec.output_axis);
       };
       convert(old_layer + "." + old_spec.name, node.layer_name + "." + spec.name);
       for (const char* suffix : kTrainingSuffixes)

@@ -11,7 +11,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/checkpoint/safetensors.h"
 #include "convnet/config/ini.h"
-#include "convnet/graph/graph.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/gradient_judge.h"
 #include "convnet/net/options.h"
@@ -115,6 +115,7 @@ class Net {
 
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
+  WholeMatrix whole(const WeightBuffers& w) const { return whole_matrix(graph_, {w.node, w.index}); }
   /// Returns the name in checkpoints of a tensor that belongs to a matrix, as increment_name() does.
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
   /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.

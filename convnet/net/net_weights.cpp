@@ -52,12 +52,6 @@ Graph stored_graph(const Checkpoint& checkpoint) {
   return diagnostics.has_errors() ? Graph{} : graph;
 }
 
-/// Returns a node of a layer; null if the net has no such layer.
-const Node* node_of_layer(const Graph& graph, const std::string& layer) {
-  const auto node = std::ranges::find(graph.nodes, layer, &Node::layer_name);
-  return node == graph.nodes.end() ? nullptr : &*node;
-}
-
 }  // namespace
 
 /// A checkpoint that init functions name, and its net.
@@ -72,7 +66,7 @@ struct Net::InitSource {
   /// same input, by its place in the list, from the layer that owns it. Throws InputError if there is none.
   const NamedTensor& matrix(const std::string& layer, const WeightSpec& weight, std::size_t index) const {
     std::string name = layer + "." + weight.name;
-    const Node* node = node_of_layer(graph, layer);
+    const Node* node = find_layer(graph, layer);
     if (weight.name.starts_with("weights.") && node != nullptr) {
       const std::size_t matrices = node->layer->input_weights();
       if (index >= matrices)
@@ -138,25 +132,16 @@ bool is_training_state(const std::string& tensor) {
   return false;
 }
 
-/// Returns the place of a matrix in the whole one that it may be a part of, as a run of numbers. Matrices
-/// that have parts count the outputs in their first dimension.
-std::pair<std::size_t, std::size_t> run_of(const WeightSpec& spec) {
-  const auto count = static_cast<std::size_t>(element_count(spec.dims));
-  const auto outputs = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.dims[0]));
-  return {static_cast<std::size_t>(spec.first_output) * (count / outputs), count};
+/// Returns the numbers of a matrix from those of the whole one that it may be a part of.
+std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values) {
+  const auto first = values.begin() + whole.begin;
+  return {first, first + whole.count};
 }
 
-std::vector<float> part_of(const WeightSpec& spec, const std::vector<float>& whole) {
-  if (spec.whole.empty()) return whole;
-  const auto [begin, count] = run_of(spec);
-  const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin);
-  return {first, first + static_cast<std::ptrdiff_t>(count)};
-}
-
-void put_part(const WeightSpec& spec, const std::vector<float>& part, NamedTensor& whole) {
-  whole.dims = spec.whole_dims();
-  whole.values.resize(static_cast<std::size_t>(element_count(whole.dims)));
-  std::copy(part.begin(), part.end(), whole.values.begin() + static_cast<std::ptrdiff_t>(run_of(spec).first));
+void put_part(const WholeMatrix& whole, const std::vector<float>& part, NamedTensor& tensor) {
+  tensor.dims = whole.dims;
+  tensor.values.resize(static_cast<std::size_t>(element_count(whole.dims)));
+  std::copy(part.begin(), part.end(), tensor.values.begin() + whole.begin);
 }
 
 }  // namespace
@@ -164,7 +149,7 @@ void put_part(const WeightSpec& spec, const std::vector<float>& part, NamedTenso
 std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed,
                                        std::map<std::string, InitSource>& sources) const {
   WeightSpec weight = spec(w);
-  weight.dims = weight.whole_dims();
+  weight.dims = whole(w).dims;
   const InitFunction& f = weight.init;
   const auto count = static_cast<std::size_t>(element_count(weight.dims));
   std::vector<float> values;
@@ -215,7 +200,7 @@ void Net::init_weights(std::uint64_t seed) {
   for (const WeightBuffers& w : plans_.weights()) {
     std::vector<float> values;
     try {
-      values = part_of(spec(w), initial_values(w, seed, sources));
+      values = part_of(whole(w), initial_values(w, seed, sources));
     } catch (const InputError& e) {
       wrong.emplace_back(e.what());
       continue;
@@ -246,7 +231,7 @@ std::vector<std::string> source_names(const std::string& layer, const std::strin
 /// Returns the name, without its layer, of the matrix of a layer's own for the input at place `index`; "" if
 /// there is none.
 std::string input_matrix(const Graph& graph, const std::string& layer, std::size_t index) {
-  const Node* node = node_of_layer(graph, layer);
+  const Node* node = find_layer(graph, layer);
   if (node == nullptr || index >= node->layer->input_weights()) return "";
   const WeightOwner& owner = node->owners[index];
   const std::string name = graph.weight(owner).name;
@@ -273,7 +258,7 @@ std::vector<InitialMatrix> match_weights(const Graph& graph, const std::vector<W
     InitialMatrix& match = matches.emplace_back();
     match.weights = &w;
     const WeightSpec& spec = graph.weight({w.node, w.index});
-    const Dims& dims = spec.whole_dims();
+    const Dims dims = whole_matrix(graph, {w.node, w.index}).dims;
     auto found = tensors.end();
     const std::string& layer = graph.nodes[w.node].layer_name;
     const bool of_input = spec.name.starts_with("weights.");
@@ -327,7 +312,7 @@ void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::
   for (const InitialMatrix& match : matches) {
     const WeightOwner owner = {match.weights->node, match.weights->index};
     if (!match.tensor.empty())
-      matrix_of(from.tensors, from.file, match.tensor, graph.weight(owner).whole_dims());
+      matrix_of(from.tensors, from.file, match.tensor, whole_matrix(graph, owner).dims);
   }
   check_any_fits(matches, from);
 }
@@ -339,14 +324,14 @@ void Net::init_from(const std::string& file_or_folder) {
   fmt::print("Weights from {}:\n", from.file);
   for (const InitialMatrix& match : matches) {
     const WeightBuffers& w = *match.weights;
-    const Dims& dims = spec(w).whole_dims();
+    const WholeMatrix matrix = whole(w);
     if (!match.tensor.empty()) {
       const std::vector<float> values =
-          part_of(spec(w), matrix_of(from.tensors, from.file, match.tensor, dims));
+          part_of(matrix, matrix_of(from.tensors, from.file, match.tensor, matrix.dims));
       executor_.write_weights(w, values);
       executor_.write_averages(w, values);
     }
-    if (spec(w).first_output == 0) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(dims), match.text);
+    if (matrix.is_first()) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
   }
   for (const auto& [name, tensor] : from.tensors.tensors) {
     if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
@@ -451,7 +436,7 @@ int Net::minibatches_per_update(const WeightBuffers& w) const {
 void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
   const auto has = [&](const std::string& name) { return tensors.tensors.contains(name); };
   const auto values_of = [&](const WeightBuffers& w, const std::string& name) {
-    return part_of(spec(w), matrix_of(tensors, file, name, spec(w).whole_dims()));
+    return part_of(whole(w), matrix_of(tensors, file, name, whole(w).dims));
   };
   windows_ = windows;
   std::string restarted, thawed;  // a matrix whose optimiser was another one, and one that was frozen
@@ -507,18 +492,18 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
 void Net::store(TensorFile& tensors) const {
   for (const WeightBuffers& w : plans_.weights()) {
     const auto trained = trained_.find(&w);
-    put_part(spec(w), trained == trained_.end() ? executor_.read_weights(w) : trained->second,
+    put_part(whole(w), trained == trained_.end() ? executor_.read_weights(w) : trained->second,
              tensors.tensors[w.name]);
     if (!w.averages.empty())
-      put_part(spec(w), executor_.read_averages(w), tensors.tensors[name_of(w, kAverageSuffix)]);
+      put_part(whole(w), executor_.read_averages(w), tensors.tensors[name_of(w, kAverageSuffix)]);
     if (w.shards.empty()) continue;
-    put_part(spec(w), increment(w), tensors.tensors[name_of(w, kIncrementSuffix)]);
+    put_part(whole(w), increment(w), tensors.tensors[name_of(w, kIncrementSuffix)]);
     if (w.keeps_squares())
-      put_part(spec(w), executor_.read_shards(w, &UpdateShard::squares),
+      put_part(whole(w), executor_.read_shards(w, &UpdateShard::squares),
                tensors.tensors[name_of(w, squares_suffix(spec(w).learning.rule()))]);
     const auto window = windows_.find(w.name);
     if (window != windows_.end() && window->second.open())
-      put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),
+      put_part(whole(w), executor_.read_shards(w, &UpdateShard::accumulator),
                tensors.tensors[name_of(w, kGradientSuffix)]);
   }
 }

@@ -15,7 +15,7 @@ namespace {
 std::vector<NodeId> nodes_called(const Graph& graph, const std::string& name) {
   std::vector<NodeId> nodes;
   for (const Node& node : graph.nodes) {
-    if (node.layer_name == name && !node.gather) nodes.push_back(node.id);
+    if (node.layer_name == name && !node.division.gather) nodes.push_back(node.id);
   }
   return nodes;
 }
@@ -25,7 +25,7 @@ std::vector<NodeId> nodes_called(const Graph& graph, const std::string& name) {
 std::vector<NodeId> nodes_of_section(const Graph& graph, const std::string& layer) {
   std::string top;
   for (const Node& node : graph.nodes) {
-    if (node.section == layer && !node.gather) top = node.layer_name;
+    if (node.section == layer && !node.division.gather) top = node.layer_name;
   }
   return nodes_called(graph, top);
 }
@@ -108,11 +108,7 @@ OutputReader::OutputReader(const Net& net, const std::vector<std::string>& layer
     const Node& first = graph.nodes[wanted.nodes[0]];
     if (applies_relu_above(first))
       throw std::logic_error("outputs: '" + layer + "' applies the relu above it; keep_output() comes first");
-    wanted.shape = first.layer->output;
-    if (wanted.nodes.size() > 1) {
-      const Node& last = graph.nodes[wanted.nodes.back()];
-      wanted.shape = {last.first_element + last.layer->output.size(), 1, 1, false};
-    }
+    wanted.shape = whole_output(first).shape;
     layers_.push_back(std::move(wanted));
   }
 }
@@ -132,7 +128,7 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
         if (piece.images == 0) continue;
         piece.first_image = whole * m;
         piece.elements = node.layer->output.size();
-        piece.first_element = node.first_element;
+        piece.begin = whole_output(node).begin;
         const Place place = find_output(plan, graph, id, m);
         piece.buffer = place.buffer;
         const Buffer& b = plan.buffers[place.buffer];
@@ -184,7 +180,7 @@ void OutputReader::read(const Plan& plan, const Piece& piece) {
   const std::int64_t features = layer.shape.size();
   for (std::int64_t n = 0; n < piece.images; ++n) {
     std::copy_n(part.begin() + n * piece.elements, piece.elements,
-                layer.values.begin() + (piece.first_image + n) * features + piece.first_element);
+                layer.values.begin() + (piece.first_image + n) * features + piece.begin);
   }
 }
 

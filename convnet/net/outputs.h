@@ -52,7 +52,7 @@ class OutputReader {
     std::size_t layer = 0;  ///< into layers_
     BufferId buffer;
     std::int64_t images = 0, first_image = 0;
-    std::int64_t elements = 0, first_element = 0;  ///< of an image
+    std::int64_t elements = 0, begin = 0;  ///< of an image
   };
   using Pieces = std::multimap<TaskId, Piece>;  ///< by task
 

@@ -129,10 +129,7 @@ class ModelTensors {
 /// Turns the operations that a layer writes down for a test of one image into operators.
 class LayerWriter : public Lowering {
  public:
-  LayerWriter(const Node& node, ModelTensors& model) : node_(node), model_(model) {
-    microbatch_.images = 1;
-    microbatch_.first_element = node.first_element;
-  }
+  LayerWriter(const Node& node, ModelTensors& model) : node_(node), model_(model) { microbatch_.images = 1; }
 
   /// Writes the layer. Returns its output.
   Tensor write() {

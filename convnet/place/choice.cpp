@@ -3,12 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace convnet {
 
 std::vector<DeviceId> Spread::devices() const {
   std::vector<DeviceId> ids;
   for (int i = 0; i < count; ++i) ids.push_back(DeviceId(first + i * stride));
+  return ids;
+}
+
+std::vector<DeviceId> Spread::devices_near(const std::vector<int>& fewer) const {
+  const std::vector<DeviceId> all = devices();
+  std::vector<DeviceId> ids;
+  for (int replica = 0; replica < replicas(); ++replica) {
+    int place = 0, run = replicas(), rest = replica, nearest = 1;
+    for (const int other : fewer) {
+      if (other % nearest != 0 || replicas() % other != 0) continue;
+      const int turns = other / std::exchange(nearest, other);
+      run /= turns;
+      place += rest % turns * run;
+      rest /= turns;
+    }
+    for (int part = 0; part < parts; ++part)
+      ids.push_back(all[static_cast<std::size_t>((place + rest) * parts + part)]);
+  }
   return ids;
 }
 
@@ -20,13 +40,15 @@ std::vector<int> divisors(int number) {
   return all;
 }
 
-std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, bool several_hosts) {
+std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, int of_host) {
   std::vector<Spread> spreads;
   for (const int count : divisors(devices)) {
     const int last = unit.beside_another ? devices - count : 0;
-    for (int first = 0; first <= last; first += count) spreads.push_back({count, first, 1, false});
-    if (several_hosts && count > 1 && count < devices) spreads.push_back({count, 0, devices / count, false});
-    if (unit.divisible && count > 1) spreads.push_back({count, 0, 1, true});
+    for (int first = 0; first <= last; first += count) spreads.push_back({count, first, 1, 1});
+    if (of_host < devices && count > 1 && count < devices) spreads.push_back({count, 0, devices / count, 1});
+    for (const int parts : divisors(unit.divisible ? count : 1)) {
+      if (parts > 1 && (parts == count || of_host % parts == 0)) spreads.push_back({count, 0, 1, parts});
+    }
   }
   return spreads;
 }
@@ -63,21 +85,29 @@ bool allowed(const PlacementUnits& units, const Choice& choice) {
 }
 
 Placement placement_of(const Graph& graph, const PlacementUnits& units, const Choice& choice) {
+  int devices = 1;
+  for (const Spread& s : choice) devices = std::max(devices, s.first + s.count * s.stride);
+  std::set<int> counts;
+  for (const Spread& s : choice) {
+    if (s.covers(devices)) counts.insert(s.replicas());
+  }
+  const std::vector<int> fewer(counts.begin(), counts.end());
   Placement placement;
   for (std::size_t u = 0; u < choice.size(); ++u) {
+    const Spread& spread = choice[u];
     for (const NodeId id : units.units[u].nodes) {
       const Node& node = graph.nodes[id];
       if (node.implicit) continue;
-      LayerPlace place{choice[u].devices(), false};
-      if (choice[u].divided) {
+      LayerPlace place{spread.covers(devices) ? spread.devices_near(fewer) : spread.devices(), spread.parts};
+      if (spread.divided()) {
         const Division division = node.layer->facts.division;
-        // A layer with an input that is not divided alike runs where the first part does.
         const bool above_parts = std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
           const auto below = placement.find(graph.nodes[input].section);
-          return below != placement.end() && below->second.divided && below->second.gpus == place.gpus;
+          return below != placement.end() && below->second == place;
         });
-        place.divided = division == Division::outputs || (division == Division::as_inputs && above_parts);
-        if (!place.divided) place.gpus.resize(1, DeviceId(0));
+        // A layer with an input that is not divided alike runs where the first parts do.
+        if (division != Division::outputs && !(division == Division::as_inputs && above_parts))
+          place = {place.replicas(), 1};
       }
       placement[node.section] = std::move(place);
     }
@@ -88,7 +118,9 @@ Placement placement_of(const Graph& graph, const PlacementUnits& units, const Ch
 namespace {
 
 std::string text_of(const Spread& s) {
-  if (s.divided) return fmt::format("divided over {}", s.count);
+  if (s.divided() && s.replicas() > 1)
+    return fmt::format("in {} replicas, each divided over {}", s.replicas(), s.parts);
+  if (s.divided()) return fmt::format("divided over {}", s.count);
   std::string text = fmt::format("on {}", s.count);
   if (s.stride > 1)
     text += fmt::format(", every {}{}", s.stride, s.stride == 2 ? "nd" : s.stride == 3 ? "rd" : "th");
@@ -100,8 +132,7 @@ std::string text_of(const Spread& s) {
 
 std::string describe(const Graph& graph, const PlacementUnits& units, const Choice& choice) {
   if (std::all_of(choice.begin(), choice.end(), [&](const Spread& s) { return s == choice[0]; }))
-    return choice[0].divided ? "all divided over " + std::to_string(choice[0].count)
-                             : "all " + text_of(choice[0]);
+    return "all " + text_of(choice[0]);
   const auto first_layer = [&](std::size_t u) {
     for (const NodeId id : units.units[u].nodes) {
       if (graph.nodes[id].role != LayerRole::data) return graph.nodes[id].section;

@@ -32,45 +32,60 @@ double PlacementEstimate::unit_seconds(std::size_t unit, const Spread& spread, i
 
 double PlacementEstimate::update_seconds(std::size_t unit, const Spread& spread) const {
   const double own = costs_[unit].update_seconds / spread.count;
-  if (spread.divided || spread.count == 1) return own;
+  if (spread.replicas() == 1) return own;
   const auto [known, fresh] = sums_.try_emplace(spread, 0);
   if (fresh) known->second = sum_seconds(spread);
   return own + kSeenShare * known->second * costs_[unit].weight_bytes;
 }
 
 double PlacementEstimate::sum_seconds(const Spread& spread) const {
-  // Gradients and then weights: the shards of each replica go its way, and the shards come back the same way.
+  // Gradients and then weights: the shards of each replica go its way, and come back the same way.
   const std::vector<DeviceId> devices = spread.devices();
-  const Exchange exchange(topology_, devices);
-  const auto device = [&](int member) { return devices[static_cast<std::size_t>(member)]; };
   std::vector<Transfer> transfers;
-  for (int owner = 0; owner < spread.count; ++owner) {
-    for (int member = 0; member < spread.count; ++member) {
-      if (member == owner) continue;
-      const int receiver = exchange.hop(member, owner).receiver;
-      transfers.push_back({device(member), device(receiver), 1.0 / spread.count});
-      transfers.push_back({device(receiver), device(member), 1.0 / spread.count});
+  for (int part = 0; part < spread.parts; ++part) {
+    std::vector<DeviceId> replicas;
+    for (std::size_t i = static_cast<std::size_t>(part); i < devices.size();
+         i += static_cast<std::size_t>(spread.parts))
+      replicas.push_back(devices[i]);
+    const Exchange exchange(topology_, replicas);
+    const auto device = [&](int member) { return replicas[static_cast<std::size_t>(member)]; };
+    for (int owner = 0; owner < spread.replicas(); ++owner) {
+      for (int member = 0; member < spread.replicas(); ++member) {
+        if (member == owner) continue;
+        const int receiver = exchange.hop(member, owner).receiver;
+        transfers.push_back({device(member), device(receiver), 1.0 / spread.count});
+        transfers.push_back({device(receiver), device(member), 1.0 / spread.count});
+      }
     }
   }
   return transfer_seconds(links_, transfers, devices_);
 }
 
 double PlacementEstimate::edge_seconds(std::size_t edge, const Spread& from, const Spread& to) const {
-  if (from == to && !from.divided) return 0;
+  if (from == to && !from.divided()) return 0;
   const auto [known, fresh] = moves_.try_emplace({from, to}, 0);
   if (fresh) known->second = move_seconds(from, to);
   return known->second * bytes_[edge];
 }
 
 double PlacementEstimate::move_seconds(const Spread& from, const Spread& to) const {
-  // Each replica reads its share of the images, each part all of them; the gradient goes back.
-  const double needed = 1.0 / (to.divided ? 1 : to.count);
+  // Every part of a replica reads the outputs of each of its microbatches from the parts of the replica that
+  // made them; the gradient goes back.
+  std::vector<int> fewer;
+  if (from.covers(devices_) && to.covers(devices_)) fewer = {std::min(from.replicas(), to.replicas())};
+  const std::vector<DeviceId> sources = from.devices_near(fewer), readers = to.devices_near(fewer);
+  const int microbatches = std::max(from.replicas(), to.replicas());
+  const double share = 1.0 / (microbatches * from.parts);
   std::vector<Transfer> there, back;
-  for (const DeviceId reader : to.devices()) {
-    for (const DeviceId source : from.devices()) {
-      if (source == reader) continue;
-      there.push_back({reader, source, needed / from.count});
-      back.push_back({source, reader, needed / from.count});
+  for (int m = 0; m < microbatches; ++m) {
+    for (int reading = 0; reading < to.parts; ++reading) {
+      const DeviceId reader = readers[static_cast<std::size_t>(m % to.replicas() * to.parts + reading)];
+      for (int part = 0; part < from.parts; ++part) {
+        const DeviceId source = sources[static_cast<std::size_t>(m % from.replicas() * from.parts + part)];
+        if (source == reader) continue;
+        there.push_back({reader, source, share});
+        back.push_back({source, reader, share});
+      }
     }
   }
   return transfer_seconds(links_, there, devices_) + transfer_seconds(links_, back, devices_);

@@ -35,13 +35,15 @@ class PlaceWriter {
 
   IniFile write() {
     const bool data_follow = std::all_of(data_.begin(), data_.end(), [&](const std::string& layer) {
-      return replicas_of(leader_of(layer)) == placement_.at(layer).gpus;
+      return placement_.at(leader_of(layer)).replicas() == placement_.at(layer).gpus;
     });
     for (const std::string& layer : names_) {
       const LayerPlace& place = placement_.at(layer);
-      if (place.divided) {
+      if (place.divided()) {
         if (weightless_.contains(layer)) continue;  // divided as its inputs are
         file_ = with_key(file_, layer, "parallel", "model");
+        if (place.parts < std::ssize(place.gpus))
+          file_ = with_key(file_, layer, "parts", std::to_string(place.parts));
       } else if (data_.contains(layer) ? data_follow : place.gpus == inherited(layer)) {
         continue;
       }
@@ -51,12 +53,6 @@ class PlaceWriter {
   }
 
  private:
-  /// The devices of the replicas; of a divided layer that of its first part, where what reads all of it is.
-  std::vector<DeviceId> replicas_of(const std::string& layer) const {
-    const LayerPlace& place = placement_.at(layer);
-    return place.divided ? std::vector<DeviceId>{place.gpus[0]} : place.gpus;
-  }
-
   /// Returns the first input that is not a data layer; "" if there is none.
   std::string layer_below(const std::string& layer) const {
     for (const std::string& input : inputs_.at(layer)) {
@@ -68,7 +64,7 @@ class PlaceWriter {
   /// Returns the devices of a layer without gpu=.
   std::vector<DeviceId> inherited(const std::string& layer) const {
     const std::string below = layer_below(layer);
-    return below.empty() ? std::vector<DeviceId>{DeviceId(0)} : replicas_of(below);
+    return below.empty() ? std::vector<DeviceId>{DeviceId(0)} : placement_.at(below).replicas();
   }
 
   /// Returns the layer from which a data layer without gpu= takes its devices. It is another input of the
@@ -96,8 +92,10 @@ PlacedFiles placed_files(const IniFile& definition, const IniFile& parameters, c
                          const Placement& placement) {
   PlacedFiles files{definition, parameters};
   for (const IniSection& section : definition.sections) {
-    for (const char* key : {"gpu", "parallel"})
-      files.definition = without_key(files.definition, section.name, key);
+    for (const char* key : {"gpu", "parallel", "parts"}) {
+      if (places_layer(*find_layer_type(section.find("type")->text), key))
+        files.definition = without_key(files.definition, section.name, key);
+    }
   }
   files.definition = PlaceWriter(std::move(files.definition), placed, placement).write();
   std::map<std::string, int> periods;
@@ -120,7 +118,7 @@ std::string placement_text(const Placement& placement) {
   std::string text;
   for (const auto& [layer, place] : placement) {
     text += "[" + layer + "]\ngpu=" + number_list(numbers_of(place.gpus)) + "\n";
-    if (place.divided) text += "parallel=model\n";
+    if (place.divided()) text += "parallel=model\nparts=" + std::to_string(place.parts) + "\n";
   }
   return text;
 }
@@ -139,7 +137,6 @@ Placement read_placement(const std::string& text, const IniFile& definition, int
     const IniValue* gpus = own == nullptr ? nullptr : own->find("gpu");
     if (gpus == nullptr) refuse(section.name, "is missing");
     LayerPlace& place = placement[section.name];
-    place.divided = own->find("parallel") != nullptr;
     for (const std::string& item : split_list(gpus->text)) {
       const std::optional<int> gpu = to_number<int>(item);
       if (!gpu || *gpu < 0 || *gpu >= devices)
@@ -149,6 +146,12 @@ Placement read_placement(const std::string& text, const IniFile& definition, int
       place.gpus.push_back(DeviceId(*gpu));
     }
     if (place.gpus.empty()) refuse(section.name, "names no device");
+    if (own->find("parallel") == nullptr) continue;
+    const auto count = static_cast<int>(place.gpus.size());
+    const IniValue* parts = own->find("parts");
+    place.parts = parts == nullptr ? count : to_number<int>(parts->text).value_or(0);
+    if (place.parts < 1 || count % place.parts != 0)
+      refuse(section.name, "has " + excerpt(parts->text) + " parts on " + std::to_string(count) + " devices");
   }
   return placement;
 }

@@ -11,13 +11,14 @@ struct PlacedFiles {
   IniFile definition, parameters;
 };
 
-/// Returns the files with the gpu= and parallel= lines of a placement, and updatePeriod= lines that update
-/// weights as often as `placed`, the graph of the files with that placement, does. Lines are written where
-/// layers do not follow their inputs; all other lines stay as they are.
+/// Returns the files with the gpu=, parallel= and parts= lines of a placement, and updatePeriod= lines that
+/// update weights as often as `placed`, the graph of the files with that placement, does. Lines are written
+/// where layers do not follow their inputs; all other lines stay as they are.
 PlacedFiles placed_files(const IniFile& definition, const IniFile& parameters, const Graph& placed,
                          const Placement& placement);
 
-/// Returns a placement as text: a section for each layer, with gpu= and for divided layers parallel=model.
+/// Returns a placement as text: a section for each layer, with gpu= and for divided layers parallel=model
+/// and parts=.
 std::string placement_text(const Placement& placement);
 
 /// Reads the text of a placement, which may come from a damaged file. Throws InputError, whose message begins

@@ -85,8 +85,7 @@ class Search {
     }
     diagnostics.throw_if_errors();
     units_ = find_units(graph_);
-    for (const PlacementUnit& unit : units_.units)
-      spreads_.push_back(spreads_of(unit, question.graph.devices, several_hosts()));
+    for (const PlacementUnit& unit : units_.units) spreads_.push_back(spreads_of(unit, devices(), of_host()));
   }
 
   PlacementAnswer run() {
@@ -122,10 +121,17 @@ class Search {
 
  private:
   int devices() const { return question_.graph.devices; }
-  bool several_hosts() const {
-    return question_.plan.topology.hosts() > 1 ||
-           std::any_of(question_.links.switches.begin(), question_.links.switches.end(),
-                       [&](const SwitchLevel& level) { return level.group(DeviceId(devices() - 1)) > 0; });
+  /// Returns the number of devices of the first host, or on the first outermost switch if there is one host.
+  int of_host() const {
+    const Topology& topology = question_.plan.topology;
+    const std::vector<SwitchLevel>& switches = question_.links.switches;
+    const auto with_first = [&](DeviceId device) {
+      return topology.host(device) == 0 &&
+             (topology.hosts() > 1 || switches.empty() || switches.back().group(device) == 0);
+    };
+    int count = 0;
+    while (count < devices() && with_first(DeviceId(count))) ++count;
+    return count;
   }
 
   static bool faster(const PlacedCandidate& a, const PlacedCandidate& b) {
@@ -141,14 +147,11 @@ class Search {
   void add_known() {
     std::vector<Choice> choices, hybrids;
     for (const int count : divisors(devices())) {
-      choices.push_back(Choice(units_.units.size(), Spread{count, 0, 1, false}));
+      choices.push_back(Choice(units_.units.size(), Spread{count, 0, 1, 1}));
       names_[choices.back()] = count == 1 ? "one device" : fmt::format("data on {}", count);
-      Choice hybrid = choices.back();
-      for (std::size_t u = 0; u < hybrid.size(); ++u)
-        hybrid[u].divided = units_.units[u].divisible && count > 1;
-      if (hybrid == choices.back() || !allowed(units_, hybrid)) continue;
-      hybrids.push_back(hybrid);
-      names_[hybrid] = fmt::format("hybrid on {}", count);
+      add_hybrid(choices.back(), count, fmt::format("hybrid on {}", count), hybrids);
+      if (count > of_host() && count % of_host() == 0)
+        add_hybrid(choices.back(), of_host(), fmt::format("hybrid within hosts on {}", count), hybrids);
     }
     simulate(choices);
     // Many devices have many passes, whose plans take long to make.
@@ -174,6 +177,15 @@ class Search {
       for (const DeviceId d : place.gpus) used = std::max(used, d.value() + 1);
     }
     file_ = candidate_of(std::move(written), used, "file", "the gpu= lines of the file");
+  }
+
+  /// Adds a choice whose units are divided into `parts` where they can be.
+  void add_hybrid(Choice choice, int parts, const std::string& name, std::vector<Choice>& hybrids) {
+    const Choice data = choice;
+    for (std::size_t u = 0; u < choice.size(); ++u) choice[u].parts = units_.units[u].divisible ? parts : 1;
+    if (choice == data || !allowed(units_, choice)) return;
+    hybrids.push_back(choice);
+    names_[choice] = name;
   }
 
   /// Returns how many choices the rules allow; 0 where counting them takes too long.
@@ -334,7 +346,7 @@ class Search {
     Choice choice = from;
     for (std::size_t u = begin; u < end; ++u) {
       Spread own = spread;
-      own.divided = spread.divided && units_.units[u].divisible;
+      if (!units_.units[u].divisible) own.parts = 1;
       if (!contains(spreads_[u], own)) return std::nullopt;
       choice[u] = own;
     }
@@ -361,7 +373,7 @@ class Search {
   /// below.
   static std::int64_t copies_of(const Choice& choice) {
     std::int64_t copies = 0;
-    for (const Spread& s : choice) copies += s.divided ? std::int64_t{s.count} * s.count : 0;
+    for (const Spread& s : choice) copies += s.divided() ? std::int64_t{s.parts} * s.parts : 0;
     return copies * most_replicas(choice);
   }
 

@@ -115,7 +115,6 @@ Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   facts.input_masks_gradient = !node.inputs.empty() && graph_.nodes[node.inputs[0]].layer->facts.fuses_relu ==
                                                            FusesRelu::forward_and_gradient;
   facts.random_key = philox_key(options_.seed, node.layer_name);
-  facts.first_element = node.first_element;
   facts.first_replica = microbatch % node.replicas() == 0;
   return facts;
 }

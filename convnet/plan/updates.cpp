@@ -39,8 +39,8 @@ UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, co
 bool UpdateWriter::scales_parts() const {
   return plan_.phase == Phase::train &&
          std::any_of(net_buffers_.weights.begin(), net_buffers_.weights.end(), [&](const WeightBuffers& w) {
-           const WeightSpec& spec = graph_.weight({w.node, w.index});
-           return !spec.whole.empty() && spec.learning.trust > 0;
+           const bool part = graph_.nodes[w.node].division.whole != nullptr;
+           return part && graph_.weight({w.node, w.index}).learning.trust > 0;
          });
 }
 

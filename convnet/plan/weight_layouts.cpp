@@ -27,7 +27,6 @@ class WeightReader : public Lowering {
     facts_.images = images;
     facts_.training = facts_.random = training;
     facts_.fused = node.fused;
-    facts_.first_element = node.first_element;
     for (const WeightSpec& spec : node.layer->weights)
       layouts_.push_back({{spec.dims, DataType::f32, nullptr}});
     read_.resize(layouts_.size(), false);

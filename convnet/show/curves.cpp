@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/predictions.h"
 
@@ -178,11 +179,11 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
   };
   std::map<std::string, Group> groups;  // by the schedule's text
   std::vector<std::string> order;
-  for (const Node& node : graph.nodes) {
+  for (const Node* layer : whole_layers(graph)) {
+    const Node& node = *layer;
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightSpec& spec = node.layer->weights[i];
-      if (node.first_element > 0 || node.owners[i] != WeightOwner{node.id, i} || !graph.learns(node, i))
-        continue;
+      if (node.owners[i] != WeightOwner{node.id, i} || !graph.learns(node, i)) continue;
       const std::string text = spec.learning.epsilon.str();
       const auto [group, fresh] =
           groups.try_emplace(text, Group{&spec.learning.epsilon, node.layer_name + "." + spec.name});

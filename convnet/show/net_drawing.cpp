@@ -28,7 +28,7 @@ NetDrawing::NetDrawing(const Graph& graph) {
   std::vector<std::size_t> rows;
   std::map<std::size_t, std::size_t> filled;  // boxes by row
   for (const Node& node : graph.nodes) {
-    if (node.implicit && !node.gather && node.inputs.size() == 1) {  // drawn with its layer
+    if (node.implicit && !node.division.gather && node.inputs.size() == 1) {  // drawn with its layer
       layer_of[node.id] = layer_of[node.inputs[0]];
       Layer& own = layers_[layer_of[node.id]];
       own.facts += node.type == "neuron" ? " +neuron" : " +dropout";

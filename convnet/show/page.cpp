@@ -10,6 +10,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
@@ -343,10 +344,9 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
 
 std::string filters(const Run& run) {
   std::string body;
-  for (const Node& node : run.graph.nodes) {
-    if (node.first_element > 0) continue;  // parts follow the first
-    for (std::size_t input = 0; input < node.layer->input_weights(); ++input)
-      body += filters_of(run, node, input);
+  for (const Node* layer : whole_layers(run.graph)) {
+    for (std::size_t input = 0; input < layer->layer->input_weights(); ++input)
+      body += filters_of(run, *layer, input);
   }
   return body.empty() ? note("The net has no filters to draw.") : body;
 }

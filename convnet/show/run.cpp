@@ -7,6 +7,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/input_data.h"
@@ -35,13 +36,6 @@ std::string difference(const std::vector<MatrixInfo>& then, const std::vector<Ma
              ", but the net was trained on " + to_string(then[i].type);
   }
   return "";
-}
-
-/// The logical layer's node, its first part where it is divided; null if there is none.
-const Node* find_layer_node(const Graph& graph, const std::string& layer) {
-  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                  [&](const Node& n) { return n.layer_name == layer; });
-  return found == graph.nodes.end() ? nullptr : &*found;
 }
 
 double mean_magnitude(const std::vector<float>& values) {
@@ -104,11 +98,11 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
 }
 
 LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
-  const Node* node = find_layer_node(run.graph, layer);
+  const Node* node = find_layer(run.graph, layer);
   if (node == nullptr || node->layer->input_weights() == 0) {
     std::vector<std::string> names;
-    for (const Node& n : run.graph.nodes) {
-      if (n.layer->input_weights() > 0 && n.first_element == 0) names.push_back(n.layer_name);
+    for (const Node* n : whole_layers(run.graph)) {
+      if (n->layer->input_weights() > 0) names.push_back(n->layer_name);
     }
     throw InputError((node == nullptr ? "the net has no layer " + excerpt(layer)
                                       : "layer '" + layer + "' of type '" + node->type + "' has no filters") +
@@ -126,20 +120,20 @@ LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
   const auto& tensors = run.checkpoint.tensors.tensors;
   const auto found = tensors.find(name);
   if (found == tensors.end()) throw InputError(run.checkpoint.file + ": has no tensor '" + name + "'");
-  if (found->second.dims != spec.whole_dims())
+  const Dims dims = whole_matrix(run.graph, owner).dims;
+  if (found->second.dims != dims)
     throw InputError(run.checkpoint.file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
-                     ", but the net needs " + to_string(spec.whole_dims()));
+                     ", but the net needs " + to_string(dims));
   return {name, &found->second};
 }
 
 std::vector<Magnitude> magnitudes(const Run& run) {
   std::vector<Magnitude> all;
   const auto& tensors = run.checkpoint.tensors.tensors;
-  for (const Node& node : run.graph.nodes) {
-    if (node.first_element > 0) continue;  // parts follow the first
-    for (const WeightSpec& spec : node.layer->weights) {
-      const auto weights = tensors.find(node.layer_name + "." + spec.name);
-      const auto updates = tensors.find(increment_name(node.layer_name, spec.name));
+  for (const Node* node : whole_layers(run.graph)) {
+    for (const WeightSpec& spec : node->layer->weights) {
+      const auto weights = tensors.find(node->layer_name + "." + spec.name);
+      const auto updates = tensors.find(increment_name(node->layer_name, spec.name));
       if (weights == tensors.end() || spec.state) continue;  // shared, or not learned
       // Frozen matrices have no increments.
       all.push_back({weights->first, weights->second.dims, mean_magnitude(weights->second.values),

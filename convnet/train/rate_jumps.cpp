@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "convnet/graph/whole_layers.h"
 #include "convnet/train/batch_order.h"
 #include "convnet/train/report.h"
 
@@ -32,10 +33,10 @@ std::string rate_jump_warning(const LoadedRun& run) {
   if (run.options.plateau.on()) now.factor = then.factor;
   std::string first;
   int jumps = 0;
-  for (const Node& node : run.graph.nodes) {
-    const Node* was = old.find(node.layer_name);
-    // Parts of a layer have the rates of the whole.
-    if (was == nullptr || node.first_element != 0 || node.gather) continue;
+  for (const Node* layer : whole_layers(run.graph)) {
+    const Node& node = *layer;
+    const Node* was = find_layer(old, node.layer_name);
+    if (was == nullptr) continue;
     const std::size_t matrices = std::min(node.layer->weights.size(), was->layer->weights.size());
     for (std::size_t i = 0; i < matrices; ++i) {
       const double from = was->layer->weights[i].learning.epsilon.at(then);

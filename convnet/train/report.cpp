@@ -13,6 +13,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net_weights.h"
 #include "convnet/plan/simulate.h"
@@ -223,7 +224,7 @@ void print_weights(const Net& net) {
   for (const WeightBuffers& w : net.plans().weights()) {
     const Node& node = net.graph().nodes[w.node];
     const WeightSpec& spec = net.graph().weight({w.node, w.index});
-    if (spec.first_output > 0) continue;
+    if (!whole_matrix(net.graph(), {w.node, w.index}).is_first()) continue;
     const Magnitudes& sum = sums.at(w.name);
     const double count = std::max(1.0, sum.count);
     const double weights = sum.weights / count, increments = sum.increments / count;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net_files.h"
 #include "convnet/show/filters.h"
@@ -72,7 +73,7 @@ void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const Train
   const std::vector<Rates> rates = net_.rates(progress);
   for (const WeightBuffers& w : net_.plans().weights()) {
     const WeightSpec& spec = net_.graph().weight({w.node, w.index});
-    if (spec.learned() && spec.first_output == 0)
+    if (spec.learned() && whole_matrix(net_.graph(), {w.node, w.index}).is_first())
       events_->scalar("learning rate/" + w.name, step,
                       static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
   }

@@ -412,6 +412,16 @@ void stop_within_batch(const std::string& file, const std::string& stopped, int 
   write_safetensors(stopped, contents);
 }
 
+TEST_CASE("a run says where the rate of a divided layer jumps") {
+  const Workshop shop;
+  const std::string divided = replaced(kDefinition, "[fc10]\n", "[fc10]\nparallel=model\ngpu=0,1\n");
+  shop.write(divided, kParameters);
+  run_well(shop.dummy() + Args{"--gpu", "0,1", "--save-file", shop / "run", "--epochs", "1"});
+  shop.write(divided, std::regex_replace(kParameters, std::regex("epsW=[0-9.]+"), "epsW=0.003"));
+  const Outcome jump = run_well({"--load-file", shop / "run", "--epochs", "2"});
+  CHECK(jump.err.find("and 1 other(s) jump, too") != std::string::npos);
+}
+
 TEST_CASE("a run without ranges, or stopped within a batch, is not said to jump where it does not") {
   const Workshop shop;
   const std::string text =

@@ -19,9 +19,8 @@ void check_like_one_device(const PlacedNet& net, const std::vector<std::int64_t>
                            double tolerance = kSumsTolerance) {
   INFO(net.name << ", " << sizes[0] << " images a minibatch");
   INFO(net.placed.definition);
-  NetOptions one_device;
-  one_device.extra = net.options.extra;
-  SmallNet plain(net.plain, kImage, kClasses, one_device), placed(net.placed, kImage, kClasses, net.options);
+  SmallNet plain(net.plain, kImage, kClasses, net.plain_options()),
+      placed(net.placed, kImage, kClasses, net.options);
   for (const std::int64_t images : sizes) {
     for (const Phase phase : {Phase::train, Phase::test})
       REQUIRE_NOTHROW(verify(placed.prepare(phase, images), placed.graph()));

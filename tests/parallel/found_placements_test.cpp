@@ -13,14 +13,14 @@ using namespace convnet::test;
 namespace {
 
 /// Draws choices that the rules allow.
-std::vector<Choice> some_choices(const PlacementUnits& units, int devices, bool several_hosts,
-                                 std::size_t count, std::uint32_t seed) {
+std::vector<Choice> some_choices(const PlacementUnits& units, int devices, int of_host, std::size_t count,
+                                 std::uint32_t seed) {
   std::mt19937 draw(seed);
   std::vector<Choice> choices;
   for (int attempt = 0; attempt < 20000 && choices.size() < count; ++attempt) {
     Choice choice;
     for (const PlacementUnit& unit : units.units) {
-      const std::vector<Spread> spreads = spreads_of(unit, devices, several_hosts);
+      const std::vector<Spread> spreads = spreads_of(unit, devices, of_host);
       choice.push_back(spreads[draw() % spreads.size()]);
     }
     if (allowed(units, choice)) choices.push_back(choice);
@@ -42,7 +42,8 @@ void check_placements(const NetTexts& plain, int devices, const std::vector<int>
   diagnostics.throw_if_errors();
   const PlacementUnits units = find_units(graph);
   const Trained expected = train(reference, sizes);
-  const std::vector<Choice> choices = some_choices(units, devices, !hosts.empty(), 6, seed);
+  const std::vector<Choice> choices =
+      some_choices(units, devices, hosts.empty() ? devices : hosts[0], 6, seed);
   REQUIRE(choices.size() == 6);
   for (const Choice& choice : choices) {
     INFO(describe(graph, units, choice));
@@ -115,4 +116,5 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
 TEST_CASE("placements by lot over two hosts give the answer of one device") {
   check_placements(column_net(Normalised::trunk), 4, {2, 2}, 6);
   check_placements(two_columns_net(true), 4, {2, 2}, 7);
+  check_placements(column_net(Normalised::nowhere), 8, {4, 4}, 8);
 }

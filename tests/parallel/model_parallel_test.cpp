@@ -139,12 +139,64 @@ TEST_CASE("model-parallel layers above a replicated trunk, updated once a miniba
       model_parallel("shards elsewhere", plain, 4, {{"fc1", "2,3"}, {"fc2", "3,2"}}, {{"conv1", "0,1"}}, 2));
 }
 
+TEST_CASE("replicas of a model-parallel layer are the layer on one device") {
+  const NetTexts plain = two_layers(11, 10);
+  // Devices and parts of fc1 and fc2, devices of the trunk and of the layers above, and passes of a
+  // minibatch.
+  struct Placed {
+    std::string first, second;
+    Gpus others;
+    int passes;
+  };
+  const std::string halves = "0,1,2,3\nparts=2", six = "0,1,2,3,4,5";
+  const std::vector<Placed> cases = {
+      {halves, halves, {}, 2},
+      {halves, halves, {{"conv1", "0,1,2,3"}}, 2},
+      {halves, halves, {{"conv1", "0,2"}, {"top", "1,3"}}, 1},
+      {halves, halves, {{"conv1", "0,2,1,3"}, {"top", "0,1,2,3"}}, 2},
+      {halves, halves, {{"conv1", "3"}, {"top", "2"}}, 2},
+      {halves, "2,0,3,1\nparts=2", {{"conv1", "0,1,2,3"}, {"top", "0"}}, 4},
+      {halves, "0,1,2,3", {{"conv1", "0,1,2,3"}}, 4},
+      {"0,1,2,3", "3,0,1,2\nparts=2", {{"conv1", "0,1"}}, 2},
+      {halves, "1,2\nparts=1", {{"conv1", "0,1,2,3"}}, 2},
+      {"0,1\nparts=1", halves, {{"conv1", "2"}, {"top", "1,0"}}, 2},
+      {halves, halves, {{"conv1", "0,1"}, {"drop", "1,3"}, {"bend", "0,2"}, {"top", "2"}}, 2},
+      {six + "\nparts=3", "4,1,0,5\nparts=2", {{"conv1", six}, {"top", "5,2"}}, 3},
+      {six + "\nparts=2", "4,1,0,5,2,3\nparts=2", {{"conv1", "0,1,2"}, {"top", "5"}}, 3},
+  };
+  for (const auto& [first, second, others, passes] : cases)
+    check_like_plain_layer(model_parallel(first + " then " + second, plain, 6,
+                                          {{"fc1", first}, {"fc2", second}}, others, passes));
+}
+
+TEST_CASE("a model-parallel layer has as many parts as the one that it follows, or as it says") {
+  NetTexts texts = two_layers(11, 10);
+  texts.definition = with_keys(texts.definition,
+                               {{"fc1", "gpu=3,2,1,0\nparallel=model\nparts=2"}, {"fc2", "parallel=model"}});
+  NetOptions options;
+  options.gpu = "0,1,2,3";
+  const auto gpus_of = [](const SmallNet& net, const std::string& layer) {
+    return numbers_of(net.graph().find(layer)->gpus);
+  };
+  SmallNet follows(texts, kImage, kClasses, options);
+  CHECK(gpus_of(follows, "fc2/0") == std::vector<int>{3, 1});
+  CHECK(gpus_of(follows, "fc2/1") == std::vector<int>{2, 0});
+  CHECK(gpus_of(follows, "bend/1") == std::vector<int>{2, 0});
+  CHECK(gpus_of(follows, "top") == std::vector<int>{3, 1});
+  texts.definition = with_keys(texts.definition, {{"fc2", "parts=4"}});
+  SmallNet own(texts, kImage, kClasses, options);
+  CHECK(gpus_of(own, "fc2/3") == std::vector<int>{0});
+  CHECK(gpus_of(own, "top") == std::vector<int>{3});
+}
+
 TEST_CASE("model-parallel layers that share weights") {
   const std::string layers = trunk() + fc("fc1", "inputs=pool1 outputs=10 neuron=tanh[1,1]") +
                              fc("fc2", "inputs=fc1 outputs=10 neuron=relu") +
                              fc("fc3", "inputs=fc2 outputs=10 weightSource=fc2[0] neuron=tanh[1,1]");
   const NetTexts plain = between_data_and_cost(layers, "fc3", kClasses);
   check_like_plain_layer(model_parallel("on 3", plain, 3, {{"fc2", "0,1,2"}, {"fc3", "0,1,2"}}));
+  check_like_plain_layer(model_parallel("2 replicas on 2", plain, 4,
+                                        {{"fc2", "0,1,2,3\nparts=2"}, {"fc3", "0,1,2,3\nparts=2"}}));
 }
 
 TEST_CASE("other ways to run a model-parallel net") {

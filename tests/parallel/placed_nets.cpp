@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 #include "kernels/backend.h"
@@ -275,7 +276,7 @@ class RandomNet {
     const std::vector<int>& replicas = chains[below(chains.size())];
     const auto most = std::max_element(replicas.begin(), replicas.end());
     passes_ = *most / *std::min_element(replicas.begin(), replicas.end());
-    devices_ = std::max(2, *most) + static_cast<int>(below(3));
+    devices_ = std::max(2, *most) * (1 + static_cast<int>(below(2))) + static_cast<int>(below(3));
     scattered_ = below(2) == 0;
     // Biases below a bnorm would learn little but rounding errors, so there are none.
     int to_bnorm = normalised ? static_cast<int>(most - replicas.begin()) : -1;
@@ -335,13 +336,15 @@ class RandomNet {
     return name;
   }
 
-  /// The placement of a layer of one replica: on one device or divided over several.
+  /// Places a layer whose replicas may each be divided over several devices.
   std::string add_divided(const std::string& type, const std::string& keys) {
     const std::string name = add(type, keys);
-    if (replicas_ > 1 || below(3) > 0) return name;
-    replicas_ = 2 + static_cast<int>(below(static_cast<std::size_t>(devices_) - 1));
-    gpus_[name] = devices() + "\nparallel=model";
-    replicas_ = 1;
+    const int most = devices_ / replicas_;
+    if (most < 2 || below(2) > 0) return name;
+    const int parts = 2 + static_cast<int>(below(static_cast<std::size_t>(most) - 1));
+    replicas_ *= parts;
+    gpus_[name] = devices() + "\nparallel=model\nparts=" + std::to_string(parts);
+    replicas_ /= parts;
     return name;
   }
 
@@ -451,6 +454,88 @@ bool has_gpus() {
 
 PlacedNet random_net(std::uint32_t seed, bool normalised) {
   return RandomNet(seed, normalised).net("random net " + std::to_string(seed));
+}
+
+NetOptions PlacedNet::plain_options() const {
+  NetOptions same;
+  same.extra = options.extra;
+  same.clip_norm = options.clip_norm;
+  same.ema = options.ema;
+  return same;
+}
+
+std::vector<Way> all_ways() {
+  return {{"sgd", 0.3, 0.9}, {"nesterov"},     {"nesterov", 0.3}, {"adamw", 0, 0.9},
+          {"adamw", 0.3},    {"lars", 0, 0.5}, {"lars", 0.3},     {"rmsprop", 0, 0.9},
+          {"rmsprop", 0.3},  {"sgd", 0, 0.9},  {"sgd", 1000, 0}};
+}
+
+// RMSProp's first steps, whose squares are not corrected for their bias, are long. A small epsilon would let
+// rounding grow in them.
+NetTexts with_optimizer(NetTexts texts, const Way& way) {
+  texts.parameters = "[DEFAULT]\noptimizer=" + way.optimizer +
+                     "\nbeta2=0.99\nadamEpsilon=" + (way.optimizer == "rmsprop" ? "0.5" : "1e-3") +
+                     "\ntrust=0.01\n" + texts.parameters;
+  return texts;
+}
+
+NetOptions with_way(NetOptions options, const Way& way) {
+  options.clip_norm = way.clip_norm;
+  options.ema = way.ema;
+  return options;
+}
+
+namespace {
+
+/// Lets updates of a random net's layers span one to three minibatches, all of them as many if `equal`.
+void give_periods(PlacedNet& net, std::mt19937& random, bool equal) {
+  const std::string key = "updatePeriod=";
+  std::string plain, placed;
+  std::istringstream lines(net.placed.parameters);
+  int minibatches = 1 + static_cast<int>(random() % 3);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) {
+      plain += line + "\n";
+      placed += line + "\n";
+      continue;
+    }
+    if (!equal) minibatches = 1 + static_cast<int>(random() % 3);
+    const int passes = std::stoi(line.substr(key.size()));
+    plain += key + std::to_string(minibatches) + "\n";
+    placed += key + std::to_string(passes * minibatches) + "\n";
+  }
+  net.plain.parameters = plain;
+  net.placed.parameters = placed;
+}
+
+/// Returns the numbers of devices of one to four hosts, which need not be equal; none for one host.
+std::vector<int> draw_hosts(int devices, std::mt19937& random) {
+  std::vector<int> hosts(1 + random() % 4, 1);
+  if (hosts.size() == 1 || std::ssize(hosts) > devices) return {};
+  const bool equal = devices % std::ssize(hosts) == 0 && random() % 2 == 0;
+  const auto rest = devices - static_cast<int>(hosts.size());
+  for (int i = 0; i < rest; ++i) {
+    const std::size_t drawn = random();
+    ++hosts[(equal ? static_cast<std::size_t>(i) : drawn) % hosts.size()];
+  }
+  return hosts;
+}
+
+}  // namespace
+
+PlacedNet random_training(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const std::vector<Way> ways = all_ways();
+  const Way way = ways[random() % ways.size()];
+  PlacedNet net = random_net(seed, true);
+  give_periods(net, random, way.clip_norm > 0);
+  net.plain = with_optimizer(net.plain, way);
+  net.placed = with_optimizer(net.placed, way);
+  net.options = with_way(net.options, way);
+  net.options.devices_of_hosts = draw_hosts(static_cast<int>(split_list(net.options.gpu).size()), random);
+  net.name += ", " + way.optimizer + ", clipped at " + std::to_string(way.clip_norm) + ", averaged by " +
+              std::to_string(way.ema) + ", hosts of " + number_list(net.options.devices_of_hosts);
+  return net;
 }
 
 Trained train(SmallNet& net, const std::vector<std::int64_t>& sizes, const std::vector<ExtraMatrix>& extra) {

@@ -18,6 +18,8 @@ struct PlacedNet {
   std::string name;
   NetTexts plain, placed;
   NetOptions options;  ///< options of the placed net
+  /// Returns those of them that the plain net on one device has, too.
+  NetOptions plain_options() const;
 };
 
 /// "0,1,2" of 3.
@@ -52,6 +54,19 @@ std::vector<PlacedNet> replicated_trunk_nets();
 std::vector<PlacedNet> replicated_head_nets();
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised);
+
+/// A way to train a net.
+struct Way {
+  std::string optimizer;
+  double clip_norm = 0, ema = 0;
+};
+std::vector<Way> all_ways();
+NetTexts with_optimizer(NetTexts texts, const Way& way);
+NetOptions with_way(NetOptions options, const Way& way);
+
+/// A random_net() that learns in a way, in updates of one to three minibatches, on hosts that are drawn by
+/// lot, too.
+PlacedNet random_training(std::uint32_t seed);
 
 bool has_gpus();
 

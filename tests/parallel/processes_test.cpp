@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
@@ -30,7 +31,9 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
   const int devices = static_cast<int>(split_list(net.options.gpu).size());
   if (devices < 2) return;
   INFO(net.name << ", " << sizes[0] << " images a minibatch");
+  INFO(net.placed.definition << net.placed.parameters);
   SmallNet alone(net.placed, kImage, kClasses, net.options);
+  const int used = alone.graph().gpu_count();
   const Trained expected = train(alone, sizes, net.options.extra);
   const Minibatch batch = random_minibatch(kImage, sizes[0], kClasses, 7, net.options.extra);
   const std::map<std::string, std::vector<float>> outputs = alone.read_outputs(batch);
@@ -50,8 +53,10 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
       processes.set_uses_nccl(uses_nccl);
       NetOptions options = net.options;
       const auto r = static_cast<std::size_t>(processes.rank());
-      // Each device has as many cores as in one process: sums of several threads depend on their number.
-      options.threads = std::max(1, net.options.threads / devices) * way[r];
+      // Each device that layers use has as many cores as in one process: sums of several threads depend on
+      // their number.
+      const int before = std::accumulate(way.begin(), way.begin() + processes.rank(), 0);
+      options.threads = std::max(1, net.options.threads / used) * std::clamp(used - before, 1, way[r]);
       options.processes = &processes;
       options.devices_of_processes = way;
       SmallNet own(net.placed, kImage, kClasses, options);
@@ -195,6 +200,17 @@ TEST_CASE("several processes with more replicas above than below give the bits o
 TEST_CASE("several processes with layers by lot give the bits of one") {
   for (std::uint32_t seed = 0; seed < 16; ++seed)
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
+}
+
+TEST_CASE("several processes with optimisers, hosts and layers by lot give the bits of one") {
+  for (std::uint32_t seed = 1000; seed < 1012; ++seed) {
+    const PlacedNet net = random_training(seed);
+    std::vector<std::vector<int>> shares;
+    // A process has devices of one host.
+    if (const std::vector<int>& hosts = net.options.devices_of_hosts; !hosts.empty())
+      shares = {ways(std::accumulate(hosts.begin(), hosts.end(), 0))[0], hosts};
+    check_like_one_process(net, {24, 13, 24}, shares);
+  }
 }
 
 TEST_CASE("several processes in bf16 give the bits of one") {

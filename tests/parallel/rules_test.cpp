@@ -184,6 +184,36 @@ TEST_CASE("a range of devices is the list of its numbers") {
   CHECK(range.graph.find("conv1")->gpus == list.graph.find("conv1")->gpus);
 }
 
+TEST_CASE("parts of a layer") {
+  const auto with_parts = [](const std::string& gpus, const std::string& parts) {
+    NetTexts texts = placed_net({{"fc1", gpus}});
+    texts.definition = with_keys(texts.definition, {{"fc1", "parts=" + parts}});
+    return texts;
+  };
+  const NetTexts three = with_parts("0-7\nparallel=model", "3");
+  check_said(build(three), key_line(three.definition, "fc1"), "fc1",
+             {"parts=3 does not divide the number of its devices, 8 (gpu=0,1,2,3,4,5,6,7)"});
+  const NetTexts many = with_parts("0-7\nparallel=model", "16");
+  check_said(build(many), key_line(many.definition, "fc1"), "fc1", {"parts=16", "8"});
+  const NetTexts replicas = with_parts("0-7", "2");
+  check_said(build(replicas), key_line(replicas.definition, "fc1"), "fc1",
+             {"parts=2 divides a layer with parallel=model only"});
+  for (const std::string text : {"-1", "x", "1025", "1.5"}) {
+    const NetTexts wrong = with_parts("0-7\nparallel=model", text);
+    check_said(build(wrong), key_line(wrong.definition, "fc1"), "fc1", {"parts", text});
+  }
+  NetTexts conv = placed_net({{"conv1", "0-7"}});
+  conv.definition = with_keys(conv.definition, {{"conv1", "parts=2"}});
+  CHECK(build(conv).warnings.size() == 1);
+  // Replicas of a divided layer count as others do.
+  NetTexts above = with_parts("0-5\nparallel=model", "2");
+  above.definition = with_keys(above.definition, {{"conv1", "gpu=0,1"}});
+  check_said_in(build(above), above.definition, "fc1", {"3", "'conv2a' has 2", "replica"});
+  CHECK(gpus_of(good(with_parts("0-5\nparallel=model", "2")), "fc1/1") == List{1, 3, 5});
+  CHECK(gpus_of(good(with_parts("0-5\nparallel=model", "0")), "fc1/1") == List{1});
+  CHECK(gpus_of(good(with_parts("0-5\nparallel=model", "1")), "fc1") == List{0, 1, 2, 3, 4, 5});
+}
+
 TEST_CASE("an index beyond --gpu") {
   const NetTexts texts = placed_net({{"conv1", "0,3"}, {"fc2", "1,4"}});
   good(texts);

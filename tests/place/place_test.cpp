@@ -130,8 +130,8 @@ TEST_CASE("units: a layer with weights and what follows it, residual trunks as a
 TEST_CASE("choices keep the rules of the documentation") {
   const Graph graph = towers(1, "nvlink-8gpu")->graph(nullptr, 1);
   PlacementUnits units = find_units(graph);
-  const Spread one{1, 0, 1, false}, other{1, 1, 1, false}, two{2, 0, 1, false}, three{3, 0, 1, false},
-      four{4, 0, 1, false}, parts{4, 0, 1, true};
+  const Spread one{1, 0, 1, 1}, other{1, 1, 1, 1}, two{2, 0, 1, 1}, three{3, 0, 1, 1}, four{4, 0, 1, 1},
+      parts{4, 0, 1, 4};
   CHECK(allowed(units, {one, other, one, other, one}));
   CHECK(allowed(units, {two, two, two, two, four}));
   CHECK(allowed(units, {four, four, four, four, parts}));
@@ -142,11 +142,81 @@ TEST_CASE("choices keep the rules of the documentation") {
   CHECK(allowed(units, {two, two, two, two, one}));
   CHECK_FALSE(allowed(units, {two, two, two, two, four}));
   CHECK(parts.replicas() == 1);
-  CHECK(devices_of({two, {2, 1, 2, false}}) == 4);
+  CHECK(devices_of({two, {2, 1, 2, 1}}) == 4);
   CHECK(describe(graph, units, {two, two, two, two, parts}) ==
         "left to right2 on 2; both to logprob divided over 4");
-  CHECK(describe(graph, units, Choice(5, Spread{4, 0, 2, false})) == "all on 4, every 2nd");
+  CHECK(describe(graph, units, Choice(5, Spread{4, 0, 2, 1})) == "all on 4, every 2nd");
+  const Spread halves{4, 0, 1, 2};
+  CHECK(halves.replicas() == 2);
+  CHECK(allowed(units, {four, four, four, four, halves}));
+  CHECK(describe(graph, units, {four, four, four, four, halves}) ==
+        "left to right2 on 4; both to logprob in 2 replicas, each divided over 2");
   CHECK(divisors(12) == std::vector<int>{1, 2, 3, 4, 6, 12});
+}
+
+TEST_CASE("the microbatches of a replica stay in its part of the devices") {
+  const auto order = [](const Spread& spread, const std::vector<int>& fewer) {
+    return numbers_of(spread.devices_near(fewer));
+  };
+  CHECK(order({8, 0, 1, 1}, {2}) == std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7});
+  CHECK(order({8, 0, 1, 1}, {2, 4}) == std::vector<int>{0, 4, 2, 6, 1, 5, 3, 7});
+  CHECK(order({4, 0, 2, 1}, {2}) == std::vector<int>{0, 4, 2, 6});
+  // The parts of a replica stay together.
+  CHECK(order({8, 0, 1, 2}, {2}) == std::vector<int>{0, 1, 4, 5, 2, 3, 6, 7});
+  // Numbers that are not smaller, or do not divide the number of replicas, change nothing.
+  for (const std::vector<int>& fewer : {std::vector<int>{}, {1}, {8}, {3}, {1, 8, 16}})
+    CHECK(order({8, 0, 1, 1}, fewer) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+
+  const Graph graph = towers(1, "nvlink-8gpu")->graph(nullptr, 1);
+  const PlacementUnits units = find_units(graph);
+  const Spread all{8, 0, 1, 1}, within{8, 0, 1, 4}, first{4, 0, 1, 1};
+  const auto placed = [&](const Spread& below, const Spread& above, const std::string& layer) {
+    return numbers_of(placement_of(graph, units, {below, below, below, below, above}).at(layer).gpus);
+  };
+  CHECK(placed(all, within, "left") == std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7});
+  CHECK(placed(all, within, "both") == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(placed(all, within, "logprob") == std::vector<int>{0, 4});
+  CHECK(placed(all, {2, 0, 4, 1}, "left") == std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7});
+  // Replicas on some neighbouring devices are near to nobody.
+  CHECK(placed(all, {2, 0, 1, 1}, "left") == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(placed(first, {4, 0, 1, 4}, "left") == std::vector<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("fully-connected layers may be divided within each host and replicated over hosts") {
+  const auto net = asked("alexnet-owt", 8, "ethernet-8x4-100gbit", 1024);
+  net->question.plan.topology = Topology({4, 4}, {});
+  const PlacementAnswer answer = search_placement(net->question);
+  const PlacedCandidate& within = named(answer, "hybrid within hosts on 8");
+  CHECK(within.seconds < 0.8 * named(answer, "hybrid on 8").seconds);
+  const LayerPlace& place = within.placement.at("fc4096a");
+  CHECK(place.parts == 4);
+  CHECK(numbers_of(place.gpus) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(numbers_of(within.placement.at("probs").gpus) == std::vector<int>{0, 4});
+  const Graph placed = net->graph(&within.placement);
+  CHECK(placed.passes == 4);
+  const PlacedFiles files = placed_files(net->definition, net->parameters, placed, within.placement);
+  CHECK(files.definition.find("fc4096a")->find("parts")->text == "4");
+  CHECK(files.definition.find("probs")->find("gpu") == nullptr);
+  Asked written(files.definition.text, files.parameters.text, {3, 224, 224}, 1000, 8, "ethernet-8x4-100gbit",
+                1024);
+  written.question.plan.topology = net->question.plan.topology;
+  CHECK(written.hash(written.graph(nullptr)) == net->hash(placed));
+  CHECK(logical_signature(files.definition) == logical_signature(net->definition));
+  CHECK(read_placement(placement_text(within.placement), net->definition, 8, "saved") == within.placement);
+  // Placing the written files anew leaves no line of the old place.
+  const Placement one = named(answer, "one device").placement;
+  const PlacedFiles again = placed_files(files.definition, files.parameters, net->graph(&one), one);
+  CHECK(again.definition.text.find("parts=") == std::string::npos);
+}
+
+TEST_CASE("the parts of an sfc layer are not a place") {
+  const std::string layers = kTowers;
+  const auto with_sfc = [&](const std::string& parts) {
+    const std::string sfc = "[cut]\ntype=sfc\ninputs=right2\noutputs=16\n" + parts + "initW=0.1\n";
+    std::string text = layers;
+    return Asked::parsed("net.cfg", text.insert(text.find("[both]"), sfc));
+  };
+  CHECK(logical_signature(with_sfc("parts=2\n")) != logical_signature(with_sfc("parts=4\n")));
 }
 
 TEST_CASE("a written placement has the plan that was found, whatever the files said before") {
@@ -254,8 +324,8 @@ TEST_CASE("weights are updated once a minibatch, or as seldom as the file says")
   const Asked net(kTowers, GENERATE_COPY(seldom, defaults), {3, 32, 32}, 10, 4, "nvlink-8gpu", 64);
   Placement placement;
   for (const IniSection& section : net.definition.sections)
-    placement[section.name] = {{DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}, false};
-  for (const char* layer : {"both", "probs", "logprob", "labels"}) placement[layer] = {{DeviceId(2)}, false};
+    placement[section.name] = {{DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}};
+  for (const char* layer : {"both", "probs", "logprob", "labels"}) placement[layer] = {{DeviceId(2)}};
   const Graph graph = net.graph(&placement);
   CHECK(graph.passes == 4);
   CHECK(graph.find("left")->update_period == 4);
@@ -293,6 +363,15 @@ TEST_CASE("damaged placements are refused") {
   std::string twice = good, none = good;
   refused(twice.replace(twice.find("0,1"), 3, "1,1"), "twice");
   refused(none.replace(none.find("0,1"), 3, ""), "no device");
+  // Texts without parts= are of one replica.
+  const auto divided = [&](const std::string& lines) {
+    std::string text = good;
+    return text.replace(text.find("0,1"), 3, "0,1\nparallel=model" + lines);
+  };
+  CHECK(read_placement(divided(""), net->definition, 2, "saved").at("data").parts == 2);
+  CHECK(read_placement(divided("\nparts=1"), net->definition, 2, "saved").at("data").parts == 1);
+  for (const std::string parts : {"0", "-1", "3", "4", "x", "99999999999"})
+    refused(divided("\nparts=" + parts), "parts on 2 devices");
 }
 
 }  // namespace convnet::test
