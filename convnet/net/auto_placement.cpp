@@ -34,7 +34,7 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
                                 const StepOptions& step, Predictor& predictor, const SearchLimits& limits) {
   PlacementQuestion question{files.definition, files.parameters};
   question.matrices = provider.matrices();
-  question.graph = graph_options(file_options, devices);
+  question.graph = graph_options(file_options, devices, step);
   question.plan = plan_options(step, devices, provider);
   question.images = step.mini;
   question.target = [&](int used) { return std::shared_ptr<const Target>(make_target(devices, used)); };
@@ -53,8 +53,9 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
 std::string placement_head(const DeviceOptions& devices, const StepOptions& step) {
   std::vector<std::string> hosts;
   for (const int count : devices.devices_of_hosts) hosts.push_back(std::to_string(count));
-  return fmt::format("# {} devices, of hosts [{}], {} images\n", devices.gpus().size(), join(hosts, ","),
-                     step.mini);
+  const std::string cut = step.microbatches == 1 ? "" : fmt::format(" in {} microbatches", step.microbatches);
+  return fmt::format("# {} devices, of hosts [{}], {} images{}\n", devices.gpus().size(), join(hosts, ","),
+                     step.mini, cut);
 }
 
 void check_model_used(const OptionTexts& given, const DeviceOptions& devices) {
