@@ -41,7 +41,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       options_(options),
       net_buffers_(net_buffers),
       plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options)),
-      emitter_(plan_, target),
+      emitter_(plan_, target, graph.per_replica > 1),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, options.clips, emitter_),
       states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {
