@@ -110,7 +110,7 @@ std::string fit_text(const nlohmann::json& fit) {
   const std::string has = fmt::format("{:.1f} MiB", mebibytes("bytes"));
   if (fit["fits"].get<bool>()) return "memory: " + needs + " of " + has + "\n";
   return "memory: DOES NOT FIT: " + needs + " of " + has +
-         "; use a smaller --mini, --conserve-mem 1 or more devices\n";
+         "; use more --microbatches, a smaller --mini, --conserve-mem 1 or more devices\n";
 }
 
 std::string prediction_text(const nlohmann::json& prediction) {

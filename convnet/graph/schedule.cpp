@@ -153,7 +153,7 @@ RunSchedule schedule_pipeline(const Graph& graph, const Table<NodeId, int>& stag
   while (backward[0] < graph.per_replica) {
     for (std::size_t s = 0; s < nodes.size(); ++s) {
       const bool last = s + 1 == nodes.size();
-      const int kept = forward[s] - backward[s], limit = depth - static_cast<int>(s);
+      const int kept = forward[s] - backward[s], limit = 2 * (depth - static_cast<int>(s)) - 1;
       if (kept < limit && forward[s] < graph.per_replica) {
         if (s > 0 && forward[s - 1] == forward[s]) continue;
         for (const Node* node : nodes[s]) add(RunKind::forward, *node, forward[s]);

@@ -40,8 +40,10 @@ RunSchedule make_schedule(const Graph& graph);
 RunSchedule schedule_passes(const Graph& graph);
 
 /// Returns the schedule of a pipeline, one forward one backward (1F1B): the stages work on different
-/// microbatches at the same time, and a stage runs backward as soon as it can, so that it keeps the outputs
-/// of few microbatches. `stages` is that of pipeline_stages().
+/// microbatches at the same time, and once a stage keeps the outputs of as many microbatches as it may, each
+/// forward run waits for a backward run. Stage s of S may keep 2 * (S - s) - 1: one for each of the stages
+/// from s on, and one for each copy between them ("eager 1F1B"), so that a stage does not wait for copies
+/// that take no longer than its work. `stages` is that of pipeline_stages().
 RunSchedule schedule_pipeline(const Graph& graph, const Table<NodeId, int>& stages);
 
 /// Returns the stage of each layer. The layers of a stage are those on a set of devices; layers that have a

@@ -17,8 +17,9 @@ constexpr double kMebibyte = 1 << 20;
   const PlacedCandidate& least = *std::min_element(
       answer.candidates.begin(), answer.candidates.end(),
       [](const PlacedCandidate& a, const PlacedCandidate& b) { return a.memory < b.memory; });
-  std::string help = "use a smaller --mini";
-  if (!step.conserve_mem) help += " or --conserve-mem 1";
+  const std::string help = step.conserve_mem
+                               ? "use more --microbatches or a smaller --mini"
+                               : "use more --microbatches, a smaller --mini or --conserve-mem 1";
   throw InputError(
       fmt::format("no placement fits into the {:.0f} MiB {}: the fullest device of the smallest of {} "
                   "candidates needs {:.0f} MiB ({}); {}",

@@ -102,7 +102,7 @@ class Search {
     answer.exhaustive =
         question_.exhaustive ||
         (answer.possible > 0 && answer.possible * static_cast<std::size_t>(devices()) <= kExhaustiveWork);
-    if (!answer.exhaustive) make_estimate();
+    if (!answer.exhaustive || pipelines()) make_estimate();
     add_known();
     if (answer.exhaustive) {
       simulate(all_choices());
@@ -122,6 +122,7 @@ class Search {
 
  private:
   int devices() const { return question_.graph.devices; }
+  bool pipelines() const { return question_.graph.microbatches > 1; }
   bool several_hosts() const {
     return question_.plan.topology.hosts() > 1 ||
            (question_.links.switch_devices > 0 && devices() > question_.links.switch_devices);
@@ -153,6 +154,7 @@ class Search {
     // Many devices have many passes, whose plans take long to make.
     if (estimate_) std::erase_if(hybrids, [&](const Choice& choice) { return !promises(choice); });
     simulate(hybrids);
+    if (pipelines()) simulate(known_pipelines());
     Diagnostics diagnostics;
     GraphOptions options = question_.graph;
     options.placement = nullptr;
@@ -173,6 +175,26 @@ class Search {
       for (const DeviceId d : place.gpus) used = std::max(used, d.value() + 1);
     }
     file_ = candidate_of(std::move(written), used, "file", "the gpu= lines of the file");
+  }
+
+  /// Returns pipelines on any number of devices: stages of neighbouring units, each with as many replicas,
+  /// that take about as long.
+  std::vector<Choice> known_pipelines() {
+    std::vector<Choice> choices;
+    for (const int count : divisors(devices())) {
+      for (const int replicas : divisors(count)) {
+        const int stages = count / replicas;
+        if (stages == 1 || static_cast<std::size_t>(stages) > units_.units.size()) continue;
+        Choice choice;
+        for (const int stage : estimate_->balanced_runs(stages))
+          choice.push_back({replicas, stage * replicas, 1, false});
+        if (!allowed(units_, choice)) continue;
+        names_[choice] = fmt::format("pipeline of {} stages", stages) +
+                         (replicas > 1 ? fmt::format(" on {} each", replicas) : "");
+        choices.push_back(std::move(choice));
+      }
+    }
+    return choices;
   }
 
   /// Returns how many choices the rules allow; 0 where counting them takes too long.
