@@ -309,7 +309,7 @@ const OptionTable<StepOptions>& step_options() {
       option("microbatches", &StepOptions::microbatches,
              {.fallback = "1",
               .min = 1,
-              .max = 1 << 16,
+              .max = 1024,
               .doc = "cut the images of each replica into so many microbatches, which it works on one after "
                      "the other: less memory for activations, and layers on different devices work as a "
                      "pipeline; weights are updated as often as without, but a bnorm's statistics are those "

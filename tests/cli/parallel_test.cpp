@@ -152,7 +152,7 @@ TEST_CASE("microbatches without images are refused by every command that takes t
     check_refused(Args{command} + net + more + Args{"--microbatches", "6"},
                   "--microbatches 6: a replica has 5 images of a minibatch of 9 (--mini); use at most 5");
     check_refused(Args{command} + net + more + Args{"--microbatches", "0"},
-                  "--microbatches expects an integer between 1 and 65536, not '0'");
+                  "--microbatches expects an integer between 1 and 1024, not '0'");
   }
   check_refused(Args{"place"} + net + Args{"--model", model, "--microbatches", "10"},
                 "--microbatches 10: a replica has");

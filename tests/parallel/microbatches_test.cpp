@@ -25,8 +25,7 @@ Trained trained(const PlacedNet& net, const std::vector<std::int64_t>& sizes) {
   return train(placed, sizes, net.options.extra);
 }
 
-void check_unwith_microbatches(const PlacedNet& net, const Trained& expected,
-                               const std::vector<std::int64_t>& sizes) {
+void check_like_uncut(const PlacedNet& net, const Trained& expected, const std::vector<std::int64_t>& sizes) {
   for (const int microbatches : {2, 3, 5}) {
     INFO(net.name << ", " << microbatches << " microbatches");
     INFO(net.placed.definition);
@@ -41,7 +40,7 @@ bool has_bnorm(const PlacedNet& net) { return net.plain.definition.find("type=bn
 TEST_CASE("a device that sums gradients over microbatches gives the answer of whole minibatches") {
   for (const NetTexts& texts : {column_net(Normalised::nowhere), two_columns_net(true)}) {
     const PlacedNet net = place("one device", texts, 1, {});
-    check_unwith_microbatches(net, trained(net, kCutSizes), kCutSizes);
+    check_like_uncut(net, trained(net, kCutSizes), kCutSizes);
   }
 }
 
@@ -50,7 +49,7 @@ TEST_CASE("pipelines give the answer of one device") {
     INFO(net.name);
     CHECK(pipeline_depth(SmallNet(net.placed, kImage, kClasses, with_microbatches(net, 2).options).graph()) >
           1);
-    check_unwith_microbatches(net, train(net.plain, {}, kCutSizes), kCutSizes);
+    check_like_uncut(net, train(net.plain, {}, kCutSizes), kCutSizes);
   }
 }
 
@@ -60,11 +59,28 @@ TEST_CASE("placed nets give the answer of one device with any number of microbat
                            two_tower_nets(), replicated_trunk_nets(), replicated_head_nets()}) {
     for (const PlacedNet& net : nets) {
       if (has_bnorm(net)) continue;
-      check_unwith_microbatches(net, train(net.plain, {}, kCutSizes), kCutSizes);
+      check_like_uncut(net, train(net.plain, {}, kCutSizes), kCutSizes);
       ++compared;
     }
   }
   CHECK(compared >= 10);
+}
+
+TEST_CASE("devices of several hosts give the answer of one with any number of microbatches") {
+  const NetTexts column = column_net(Normalised::nowhere);
+  for (PlacedNet net :
+       {place("replicas", column, 4, {{"conv1", "0,1,2,3"}}),
+        place("halves of two replicas", column, 4, {{"conv1", "0,2"}, {"fc1", "1,3"}, {"fcaux", "1,3"}}),
+        place("a head on one device", column, 4, {{"conv1", "0,1,2,3"}, {"fc1", "3"}, {"fcaux", "0"}}, 4)}) {
+    net.options.devices_of_hosts = {2, 2};
+    check_like_uncut(net, train(net.plain, {}, kCutSizes), kCutSizes);
+  }
+  PlacedNet normalised = place("bnorm", column_net(Normalised::trunk), 4, {{"conv1", "0,1,2,3"}});
+  normalised.options.devices_of_hosts = {2, 2};
+  NetOptions one_device;
+  one_device.microbatches = 2;
+  check_same_answer(trained(with_microbatches(normalised, 2), {48, 48, 96}),
+                    train(normalised.plain, one_device, {48, 48, 96}));
 }
 
 TEST_CASE("nets and devices by lot give the answer of one device with any number of microbatches") {
@@ -140,7 +156,7 @@ TEST_CASE("updates in every pass are the same with microbatches") {
             {{"conv1a", "0"}, {"conv1b", "3"}, {"conv3", "0,1"}, {"fca", "0,1,2,3"}, {"fcb", "3,2,1,0"}})}) {
     INFO(net.name);
     const Trained expected = train(net.placed, net.options, kCutSizes);
-    check_unwith_microbatches(net, expected, kCutSizes);
+    check_like_uncut(net, expected, kCutSizes);
   }
 }
 
@@ -162,7 +178,7 @@ TEST_CASE("optimisers, clipped gradients, averages and long periods are the same
       net.name += ", " + way.optimizer;
       net.options.clip_norm = way.clip_norm;
       net.options.ema = way.ema;
-      check_unwith_microbatches(net, trained(net, kCutSizes), kCutSizes);
+      check_like_uncut(net, trained(net, kCutSizes), kCutSizes);
     }
   }
 }
