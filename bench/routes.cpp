@@ -119,7 +119,7 @@ double simulated(const Machine& machine, const Move& move, std::int64_t bytes, c
       set.push_back(
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
-  TaskEmitter emitter(plan, target, Routes::relayed);
+  TaskEmitter emitter(plan, target, Routes::relayed, false);
   const Route route = move.route(exchange_of(machine), buffers, bytes);
   const double delay =
       (machine.model.link_latency + machine.model.task_overhead) * machine.model.link_bandwidth[0];

@@ -174,8 +174,8 @@ LayerType bnorm_type() {
   type.name = "bnorm";
   type.role = LayerRole::weights;
   type.doc =
-      "Batch normalisation of each map, or of each number of a vector: over the minibatch in training, by "
-      "running statistics in tests.";
+      "Batch normalisation of each map, or of each number of a vector: in training over the minibatch, with "
+      "--microbatches over a microbatch of all replicas; in tests by running statistics.";
   type.formula =
       "y = scale * (x - mean)/sqrt(variance + epsilon) + shift; running = (1-averageFactor)*running + "
       "averageFactor*batch, of the unbiased variance";

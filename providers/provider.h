@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/minibatch_cut.h"
 #include "convnet/base/tensor.h"
 
 namespace convnet {
@@ -72,15 +73,14 @@ struct BatchSplit {
 /// Returns sorted batch numbers as "1-5, 7".
 std::string batches_text(const std::vector<int>& batches);
 
-/// The part of every minibatch that a process computes. A minibatch is cut into `parts` parts with equal
-/// numbers of images; the last ones may have fewer, or none.
+/// The part of every minibatch that a process computes.
 struct ImageShare {
-  int parts = 1;
-  std::vector<bool> wanted;  ///< for each part, whether the process computes it
+  MinibatchCut cut;
+  std::vector<bool> wanted;  ///< for each microbatch, whether the process computes it
 
   /// Returns whether the process computes image `image` of a minibatch of `images`.
   bool wants(std::int64_t image, std::int64_t images) const {
-    return wanted[static_cast<std::size_t>(image / ((images + parts - 1) / parts))];
+    return wanted[static_cast<std::size_t>(cut.microbatch_of(images, image))];
   }
 };
 

@@ -28,8 +28,12 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"crop-size train-crop-size input-size img-size imgsz resolution", "--inner-size", ""},
     {"resize resize-size val-resize-size", "--image-size", ""},
     {"batch-size batch minibatch train-batch-size bs b", "--mini", ""},
-    {"accumulate grad-accum-steps accumulate-grad-batches iter-size subdivisions", "--mini",
-     "updatePeriod is a key of the parameter file: the number of minibatches whose gradients are summed"},
+    {"accumulate grad-accum-steps gradient-accumulation-steps accumulate-grad-batches iter-size subdivisions",
+     "--microbatches",
+     "use --microbatches, which cuts a minibatch; or updatePeriod, a key of the parameter file: the number "
+     "of "
+     "minibatches whose gradients are summed"},
+    {"micro-batches num-microbatches chunks", "--microbatches", ""},
     {"num-epochs max-epochs n-epochs nepochs", "--epochs", ""},
     {"lr learning-rate base-lr lr0 eta", "--layer-params",
      "learning rates are keys of the parameter file: epsW and epsB of each layer"},

@@ -91,9 +91,11 @@ void check_out_files(const PlaceCommandOptions& options) {
 Graph graph_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
                const Placement* placement) {
   Diagnostics diagnostics;
-  GraphOptions graph = graph_options(options.files, options.devices);
+  GraphOptions graph = graph_options(options.files, options.devices, options.step);
   graph.placement = placement;
-  return checked_graph(files, provider, graph, diagnostics);
+  Graph made = checked_graph(files, provider, graph, diagnostics);
+  check_microbatches(made, options.step);
+  return made;
 }
 
 /// Builds the plans of a training step and of a test, and proves them. Returns the hash of the first.

@@ -110,7 +110,7 @@ std::string fit_text(const nlohmann::json& fit) {
   const std::string has = fmt::format("{:.1f} MiB", mebibytes("bytes"));
   if (fit["fits"].get<bool>()) return "memory: " + needs + " of " + has + "\n";
   return "memory: DOES NOT FIT: " + needs + " of " + has +
-         "; use a smaller --mini, --conserve-mem 1 or more devices\n";
+         "; use more --microbatches, a smaller --mini, --conserve-mem 1 or more devices\n";
 }
 
 std::string prediction_text(const nlohmann::json& prediction) {
@@ -121,7 +121,7 @@ std::string prediction_text(const nlohmann::json& prediction) {
   return text + fit_text(prediction["memory"]);
 }
 
-/// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
+/// Predicts the seconds of a step of the same minibatch, uncut, on one of the `devices` alone.
 double seconds_alone(const RequestedRun& run, const PlanCommandOptions& options, std::int64_t minibatch,
                      int devices, Predictor& predictor) {
   DeviceOptions one = options.devices;
@@ -131,7 +131,9 @@ double seconds_alone(const RequestedRun& run, const PlanCommandOptions& options,
   one.parallel = Parallel::data;
   Diagnostics reported;
   const Provider& provider = *run.provider;
-  const Graph graph = checked_graph(run.files, provider, graph_options(options.files, one), reported);
+  StepOptions whole = options.step;
+  whole.microbatches = 1;
+  const Graph graph = checked_graph(run.files, provider, graph_options(options.files, one, whole), reported);
   const auto target = make_target(one, 1);
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, one, provider));
   return predictor.predict(one, plans.plan(Phase::train, minibatch), 1).step;

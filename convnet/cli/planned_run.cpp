@@ -59,7 +59,7 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
 Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
                const std::function<Predictor&()>& predictor, std::string& found, Diagnostics& diagnostics) {
   const StepOptions& step = run.options.step;
-  GraphOptions options = graph_options(run.options.files, devices);
+  GraphOptions options = graph_options(run.options.files, devices, step);
   Placement placement;
   if (devices.parallel == Parallel::automatic) {
     diagnostics.throw_if_errors();
@@ -72,6 +72,7 @@ Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
     options.placement = &placement;
   }
   Graph graph = checked_graph(run.files, *run.provider, options, diagnostics);
+  check_microbatches(graph, step);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   check_layer_names(run, graph);
   if (run.checkpoint) saved_statistics(*run.checkpoint, run.options.data, *run.provider);

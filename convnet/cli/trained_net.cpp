@@ -16,7 +16,8 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
   net.checkpoint = read_run_checkpoint(file);
   const Checkpoint& c = net.checkpoint;
   OptionTexts texts = c.options;
-  for (const char* option : {"multiview-test", "hosts", "threads", "device"}) texts.erase(option);
+  for (const char* option : {"multiview-test", "hosts", "threads", "device", "microbatches"})
+    texts.erase(option);
   texts["gpu"] = "0";
   texts["parallel"] = "data";
   for (const auto& [key, text] : given) texts[key] = text;
@@ -42,8 +43,9 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
 Graph graph_of(const TrainedNet& net, const std::vector<MatrixInfo>& matrices) {
   Diagnostics diagnostics;
   const NetFiles files = stored_files(net.checkpoint, diagnostics);
-  Graph graph = build_graph(files.definition, files.parameters, matrices,
-                            graph_options(net.options.files, net.options.devices), diagnostics);
+  Graph graph =
+      build_graph(files.definition, files.parameters, matrices,
+                  graph_options(net.options.files, net.options.devices, net.options.step), diagnostics);
   diagnostics.throw_if_errors();
   return graph;
 }

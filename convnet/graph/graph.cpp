@@ -53,7 +53,6 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   }
   expand_parts(graph);
   check_names(graph, diagnostics);
-  find_passes(graph);
   mark_gradients(graph);
   warn_of_idle_weights(graph, diagnostics);
   graph.in_place = options.rewrites;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convnet/base/ids.h"
+#include "convnet/base/minibatch_cut.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/ini.h"
 #include "layers/layer.h"
@@ -67,8 +68,6 @@ struct Node : NodeOrigin, NodeGradient {
   std::vector<NodeId> children;     ///< the costs whose values are added to this cost's
   bool is_child = false;            ///< its values are added to another cost's and not printed separately
   int update_period = 1;            ///< passes for each update of its weights; may span several minibatches
-  /// The passes in which the layer runs in a minibatch: element i is the pass of run i.
-  std::vector<int> forward_pass, backward_pass;
 
   int replicas() const { return static_cast<int>(gpus.size()); }
   /// Returns the number of devices that each replica is divided over, until expand_parts() divides it.
@@ -83,11 +82,13 @@ struct Node : NodeOrigin, NodeGradient {
 
 /// A net. Nodes are in topological order (that of the file).
 ///
-/// A minibatch is cut into as many `microbatches` as the layer with most replicas has replicas. Replica r of
-/// a layer with K replicas works on the microbatches r, r + K, ..., one in each run.
+/// A minibatch is cut into `microbatches`: `per_replica` for each replica of the layer with most replicas.
+/// Replica r of a layer with K replicas works on the microbatches r, r + K, ..., one in each run.
+/// graph/schedule.h says in which order.
 struct Graph {
   Table<NodeId, Node> nodes;
   int microbatches = 1;
+  int per_replica = 1;                ///< --microbatches
   int passes = 1;                     ///< passes of a minibatch: most replicas / fewest replicas
   std::vector<std::string> rewrites;  ///< one line for each rewrite, for `convnet plan --verbose`
   bool in_place = true;               ///< layers may overwrite inputs that nobody else reads
@@ -98,9 +99,15 @@ struct Graph {
   std::vector<int> replica_counts() const;
   /// Returns the number of devices: 1 + the largest index that any layer runs on.
   int gpu_count() const;
-  /// Returns the number of images in microbatch `microbatch` of a minibatch of `images`. The last
-  /// microbatches may have fewer, or none. Views of an image stay together.
-  std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const;
+  MinibatchCut cut() const { return {microbatches / per_replica, passes, per_replica}; }
+  /// Return the number of images in microbatch `microbatch` of a minibatch of `images`, and the index of the
+  /// first of them. Views of an image stay together.
+  std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const {
+    return cut().images_of(images / views, microbatch) * views;
+  }
+  std::int64_t first_image(std::int64_t images, int microbatch, std::int64_t views = 1) const {
+    return cut().first_image(images / views, microbatch) * views;
+  }
   const WeightSpec& weight(const WeightOwner& w) const { return nodes[w.node].layer->weights[w.index]; }
   /// Returns whether matrix `i` of `node` contributes to a gradient: neither it nor its owner is frozen.
   bool learns(const Node& node, std::size_t i) const {
@@ -138,7 +145,8 @@ struct GraphOptions {
   /// The place of every layer, whatever the file says; null: as in the file. With a placement, weights are
   /// updated once a minibatch, or after as many minibatches as the file says. Must outlive the call.
   const Placement* placement = nullptr;
-  int processes = 1;  ///< number of processes that `devices` are of together
+  int processes = 1;     ///< number of processes that `devices` are of together
+  int microbatches = 1;  ///< Graph::per_replica
 
   /// Returns whether these options place layers elsewhere than the file does.
   bool moved() const { return data_parallel || placement != nullptr; }

@@ -1,9 +1,11 @@
 #include "convnet/graph/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "convnet/config/text.h"
+#include "convnet/graph/schedule.h"
 
 namespace convnet {
 namespace {
@@ -41,10 +43,12 @@ class Placer {
     for (const Node& node : graph_.nodes) check_count(node);
     if (diagnostics_.error_count() > before) return;
     graph_.passes = graph_.microbatches / fewest_;
-    find_passes(graph_);
+    find_positions();
     for (Node& node : graph_.nodes) {
       if (!node.layer->weights.empty()) find_period(node);
     }
+    graph_.per_replica = options_.microbatches;
+    graph_.microbatches *= graph_.per_replica;
   }
 
  private:
@@ -128,6 +132,17 @@ class Placer {
     return all;
   }
 
+  /// Notes the places of all runs in the schedule.
+  void find_positions() {
+    positions_.resize(graph_.nodes.size());
+    int position = 0;
+    for (const ScheduledRun& run : schedule_passes(graph_)) {
+      if (run.kind == RunKind::update) continue;
+      Positions& of = positions_[run.node];
+      (run.kind == RunKind::forward ? of.forward : of.backward).push_back(position++);
+    }
+  }
+
   /// Returns the fewest passes after which the weights can be updated: all gradients of the microbatches so
   /// far are there, and no layer with these weights has run forward for the next ones.
   int natural_period(const Node& node) const {
@@ -136,15 +151,15 @@ class Placer {
       const int window = period * fewest_;
       if (window % node.replicas() != 0 || graph_.passes % period != 0) return false;
       for (int m = window; m < graph_.microbatches; m += window) {
-        int last_backward = 0, first_forward = graph_.passes;
+        int last_backward = 0, first_forward = std::numeric_limits<int>::max();
         for (const Node* user : users) {
           const auto run = [&](int microbatch) {
             return static_cast<std::size_t>(microbatch / user->replicas());
           };
-          last_backward = std::max(last_backward, user->backward_pass[run(m - 1)]);
-          first_forward = std::min(first_forward, user->forward_pass[run(m)]);
+          last_backward = std::max(last_backward, positions_[user->id].backward[run(m - 1)]);
+          first_forward = std::min(first_forward, positions_[user->id].forward[run(m)]);
         }
-        if (last_backward >= first_forward) return false;
+        if (last_backward > first_forward) return false;
       }
       return true;
     };
@@ -174,6 +189,10 @@ class Placer {
   const GraphOptions& options_;
   Diagnostics& diagnostics_;
   int fewest_ = 1;
+  struct Positions {
+    std::vector<int> forward, backward;  ///< by run: its place in the schedule
+  };
+  Table<NodeId, Positions> positions_;
 };
 
 }  // namespace
@@ -203,27 +222,6 @@ void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters,
                               " a minibatch makes one update");
     } else {
       node.update_period = period / passes * graph.passes;
-    }
-  }
-}
-
-void find_passes(Graph& graph) {
-  const auto at = [&](NodeId id) -> const Node& { return graph.nodes[id]; };
-  const int fewest = graph.microbatches / graph.passes;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    node->forward_pass.clear();
-    node->backward_pass.clear();
-    for (int i = 0; i < graph.microbatches / node->replicas(); ++i) {
-      int forward = i * node->replicas() / fewest, backward = (i + 1) * node->replicas() / fewest - 1;
-      for (const NodeId user : node->users) {
-        for (int m = i * node->replicas(); m < (i + 1) * node->replicas(); ++m) {
-          const auto run = static_cast<std::size_t>(m / at(user).replicas());
-          forward = std::min(forward, at(user).forward_pass[run]);
-          backward = std::max(backward, at(user).backward_pass[run]);
-        }
-      }
-      node->forward_pass.push_back(forward);
-      node->backward_pass.push_back(backward);
     }
   }
 }

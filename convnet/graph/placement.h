@@ -1,4 +1,5 @@
-// Decides where and when the layers of a net run: replica sets, passes, update periods.
+// Decides where the layers of a net run, and when their weights are updated: replica sets, passes, update
+// periods.
 #pragma once
 
 #include "convnet/config/diagnostics.h"
@@ -18,11 +19,5 @@ void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions&
 /// find_placement() on both graphs.
 void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, const GraphOptions& options,
                   Diagnostics& diagnostics);
-
-/// Fills in the passes of every node. Let `fewest` be the smallest number of replicas of any layer. A layer
-/// with K replicas runs on K microbatches once in every K/fewest passes: forward in the first of them,
-/// backward in the last. A layer whose users have more replicas runs forward as early as they need its
-/// output, and backward once all gradients from them have arrived.
-void find_passes(Graph& graph);
 
 }  // namespace convnet

@@ -33,11 +33,6 @@ std::vector<int> Graph::replica_counts() const {
   return {counts.begin(), counts.end()};
 }
 
-std::int64_t Graph::images_of(std::int64_t images, int microbatch, std::int64_t views) const {
-  const std::int64_t most = (images / views + microbatches - 1) / microbatches * views;
-  return std::clamp<std::int64_t>(images - most * microbatch, 0, most);
-}
-
 std::vector<NodeId> Graph::gradient_sources(const WeightOwner& matrix) const {
   std::vector<NodeId> sources;
   for (const Node& user : nodes) {

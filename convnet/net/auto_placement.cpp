@@ -17,8 +17,9 @@ constexpr double kMebibyte = 1 << 20;
   const PlacedCandidate& least = *std::min_element(
       answer.candidates.begin(), answer.candidates.end(),
       [](const PlacedCandidate& a, const PlacedCandidate& b) { return a.memory < b.memory; });
-  std::string help = "use a smaller --mini";
-  if (!step.conserve_mem) help += " or --conserve-mem 1";
+  const std::string help = step.conserve_mem
+                               ? "use more --microbatches or a smaller --mini"
+                               : "use more --microbatches, a smaller --mini or --conserve-mem 1";
   throw InputError(
       fmt::format("no placement fits into the {:.0f} MiB {}: the fullest device of the smallest of {} "
                   "candidates needs {:.0f} MiB ({}); {}",
@@ -34,7 +35,7 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
                                 const StepOptions& step, Predictor& predictor, const SearchLimits& limits) {
   PlacementQuestion question{files.definition, files.parameters};
   question.matrices = provider.matrices();
-  question.graph = graph_options(file_options, devices);
+  question.graph = graph_options(file_options, devices, step);
   question.plan = plan_options(step, devices, provider);
   question.images = step.mini;
   question.target = [&](int used) { return std::shared_ptr<const Target>(make_target(devices, used)); };
@@ -53,8 +54,9 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
 std::string placement_head(const DeviceOptions& devices, const StepOptions& step) {
   std::vector<std::string> hosts;
   for (const int count : devices.devices_of_hosts) hosts.push_back(std::to_string(count));
-  return fmt::format("# {} devices, of hosts [{}], {} images\n", devices.gpus().size(), join(hosts, ","),
-                     step.mini);
+  const std::string cut = step.microbatches == 1 ? "" : fmt::format(" in {} microbatches", step.microbatches);
+  return fmt::format("# {} devices, of hosts [{}], {} images{}\n", devices.gpus().size(), join(hosts, ","),
+                     step.mini, cut);
 }
 
 void check_model_used(const OptionTexts& given, const DeviceOptions& devices) {

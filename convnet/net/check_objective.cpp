@@ -56,7 +56,7 @@ void CheckObjective::find(TaskId task) {
   if (node.layer->facts.cost->coeff == 0 || !(probabilities || made_labels)) return;
   Part part;
   part.cost_task = part.output_task = task;
-  part.first_image = graph_.images_of(plan_.images, 0) * cost.microbatch;
+  part.first_image = graph_.first_image(plan_.images, cost.microbatch);
   if (!std::holds_alternative<LogregForward>(cost.op)) part.labels_buffer = cost.uses[0].buffer;
   part.output_buffer = cost.uses[1].buffer;
   part.logits = probabilities;

@@ -108,11 +108,23 @@ PlanOptions plan_options(const StepOptions& options, const DeviceOptions& device
           .averages = options.ema > 0};
 }
 
-GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices,
+                           const StepOptions& step) {
   GraphOptions options{files.strict, true, static_cast<int>(devices.gpus().size()),
                        devices.parallel == Parallel::data};
   options.processes = std::max(1, static_cast<int>(devices.devices_of_processes.size()));
+  options.microbatches = step.microbatches;
   return options;
+}
+
+void check_microbatches(const Graph& graph, const StepOptions& options) {
+  const int replicas = graph.cut().replicas;
+  const int images = (options.mini + replicas - 1) / replicas;
+  if (options.microbatches > images)
+    throw InputError(
+        fmt::format("--microbatches {}: a replica has {} image{} of a minibatch of {} (--mini); "
+                    "use at most {}",
+                    options.microbatches, images, images == 1 ? "" : "s", options.mini, images));
 }
 
 std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
@@ -124,7 +136,7 @@ std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
 }
 
 std::string lone_values(const Graph& graph, std::int64_t minibatch) {
-  const std::int64_t microbatch = (minibatch + graph.microbatches - 1) / graph.microbatches;
+  const std::int64_t microbatch = graph.images_of(minibatch, 0);
   for (const Node& node : graph.nodes) {
     const SeesImages sees = node.layer->facts.sees;
     if (sees == SeesImages::own || node.layer->output.h * node.layer->output.w > 1) continue;

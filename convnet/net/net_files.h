@@ -38,7 +38,10 @@ std::vector<std::string> layer_files(const NetFileOptions& options);
 /// Returns the options for plans of a net that learns.
 PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider);
 /// Returns the options for a graph on these devices.
-GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices,
+                           const StepOptions& step);
+/// Throws InputError if a minibatch has too few images for the microbatches that the options ask for.
+void check_microbatches(const Graph& graph, const StepOptions& options);
 /// Returns a warning if --gpu lists more devices than the layers use, else "".
 std::string unused_devices(const Graph& graph, const DeviceOptions& options);
 /// Returns a warning if a layer normalises vectors over minibatches of one image, else "".

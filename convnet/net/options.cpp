@@ -306,6 +306,14 @@ const OptionTable<StepOptions>& step_options() {
               .max = 1 << 24,
               .unit = "images",
               .doc = "minibatch size over all devices together"}),
+      option("microbatches", &StepOptions::microbatches,
+             {.fallback = "1",
+              .min = 1,
+              .max = 1024,
+              .doc = "cut the images of each replica into so many microbatches, which it works on one after "
+                     "the other: less memory for activations, and layers on different devices work as a "
+                     "pipeline; weights are updated as often as without, but a bnorm's statistics are those "
+                     "of a microbatch"}),
       parsed_option(
           "seed", &StepOptions::seed, parse_seed,
           {.fallback = "1", .min = 0, .max = 9007199254740992.0, .doc = "decides every random number"}),

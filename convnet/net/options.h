@@ -88,6 +88,7 @@ const OptionTable<DeviceOptions>& device_options();
 struct StepOptions {
   static constexpr OptionGroup group = OptionGroup::training;
   int mini = 128;
+  int microbatches = 1;  ///< for each replica of the layer with most replicas
   std::uint64_t seed = 1;
   bool conserve_mem = false;
   double clip_norm = 0;  ///< largest norm of the gradient of all weights; 0: no bound

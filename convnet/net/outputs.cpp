@@ -117,7 +117,6 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
   if (plan.phase != Phase::test) throw std::logic_error("outputs: they are read in tests only");
   const Graph& graph = net_.graph();
   Pieces pieces;
-  const std::int64_t whole = graph.images_of(plan.images, 0, plan.views);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     for (const NodeId id : layers_[i].nodes) {
       const Node& node = graph.nodes[id];
@@ -126,7 +125,7 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
         piece.layer = i;
         piece.images = graph.images_of(plan.images, m, plan.views);
         if (piece.images == 0) continue;
-        piece.first_image = whole * m;
+        piece.first_image = graph.first_image(plan.images, m, plan.views);
         piece.elements = node.layer->output.size();
         piece.begin = whole_output(node).begin;
         const Place place = find_output(plan, graph, id, m);

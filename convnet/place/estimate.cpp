@@ -1,6 +1,7 @@
 #include "convnet/place/estimate.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "convnet/plan/links.h"
@@ -108,6 +109,31 @@ double PlacementEstimate::least_seconds(const Choice& choice) const {
     for (const DeviceId d : choice[u].devices()) load[d] += unit_seconds(u, choice[u], most);
   }
   return *std::max_element(load.begin(), load.end());
+}
+
+std::vector<int> PlacementEstimate::balanced_runs(int count) const {
+  const std::size_t units = units_.units.size(), runs = static_cast<std::size_t>(count);
+  // By number of runs and of units in them: the seconds of the slowest run, and where the last run begins.
+  std::vector<std::vector<std::pair<double, std::size_t>>> best(runs + 1);
+  for (std::size_t run = 0; run <= runs; ++run) {
+    best[run].assign(units + 1, {std::numeric_limits<double>::infinity(), 0});
+    if (run == 0) best[0][0].first = 0;
+    for (std::size_t end = run; run > 0 && end <= units; ++end) {
+      double last = 0;
+      for (std::size_t begin = end; begin-- > run - 1;) {
+        last += unit_seconds(begin, {}, 1);
+        best[run][end] = std::min(best[run][end], {std::max(best[run - 1][begin].first, last), begin});
+      }
+    }
+  }
+  std::vector<int> run_of(units);
+  for (std::size_t run = runs, end = units; run > 0; --run) {
+    const std::size_t begin = best[run][end].second;
+    std::fill(run_of.begin() + static_cast<std::ptrdiff_t>(begin),
+              run_of.begin() + static_cast<std::ptrdiff_t>(end), static_cast<int>(run) - 1);
+    end = begin;
+  }
+  return run_of;
 }
 
 std::vector<Choice> PlacementEstimate::propose(const std::vector<std::vector<Spread>>& spreads, int most,

@@ -30,6 +30,9 @@ class PlacementEstimate {
   double seconds(const Choice& choice) const;
   /// Returns a lower bound of the seconds of a step: the time of computing on the busiest device.
   double least_seconds(const Choice& choice) const;
+  /// Returns, for each unit, the index of its run where the units are cut into `count` runs of neighbours.
+  /// The run with most seconds on one device has as few as possible.
+  std::vector<int> balanced_runs(int count) const;
   /// Returns the `best` choices with least seconds() among those with `most` replicas, best first, from
   /// `spreads` by unit. Choices are made unit by unit, and only the best beginnings are continued.
   std::vector<Choice> propose(const std::vector<std::vector<Spread>>& spreads, int most,

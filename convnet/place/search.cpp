@@ -101,7 +101,7 @@ class Search {
     answer.exhaustive =
         question_.exhaustive ||
         (answer.possible > 0 && answer.possible * static_cast<std::size_t>(devices()) <= kExhaustiveWork);
-    if (!answer.exhaustive) make_estimate();
+    if (!answer.exhaustive || pipelines()) make_estimate();
     add_known();
     if (answer.exhaustive) {
       simulate(all_choices());
@@ -121,6 +121,7 @@ class Search {
 
  private:
   int devices() const { return question_.graph.devices; }
+  bool pipelines() const { return question_.graph.microbatches > 1; }
   /// Returns the number of devices of the first host, or on the first outermost switch if there is one host.
   int of_host() const {
     const Topology& topology = question_.plan.topology;
@@ -157,6 +158,7 @@ class Search {
     // Many devices have many passes, whose plans take long to make.
     if (estimate_) std::erase_if(hybrids, [&](const Choice& choice) { return !promises(choice); });
     simulate(hybrids);
+    if (pipelines()) simulate(known_pipelines());
     Diagnostics diagnostics;
     GraphOptions options = question_.graph;
     options.placement = nullptr;
@@ -186,6 +188,26 @@ class Search {
     if (choice == data || !allowed(units_, choice)) return;
     hybrids.push_back(choice);
     names_[choice] = name;
+  }
+
+  /// Returns pipelines on any number of devices: stages of neighbouring units, each with as many replicas,
+  /// that take about as long.
+  std::vector<Choice> known_pipelines() {
+    std::vector<Choice> choices;
+    for (const int count : divisors(devices())) {
+      for (const int replicas : divisors(count)) {
+        const int stages = count / replicas;
+        if (stages == 1 || static_cast<std::size_t>(stages) > units_.units.size()) continue;
+        Choice choice;
+        for (const int stage : estimate_->balanced_runs(stages))
+          choice.push_back({replicas, stage * replicas});
+        if (!allowed(units_, choice)) continue;
+        names_[choice] = fmt::format("pipeline of {} stages", stages) +
+                         (replicas > 1 ? fmt::format(" on {} each", replicas) : "");
+        choices.push_back(std::move(choice));
+      }
+    }
+    return choices;
   }
 
   /// Returns how many choices the rules allow; 0 where counting them takes too long.

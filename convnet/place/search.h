@@ -37,7 +37,8 @@ struct PlacementQuestion {
 
 /// A placement that was simulated.
 struct PlacedCandidate {
-  std::string name;         ///< "one device", "data on 4", "hybrid on 4", "file", or "" for one of the search
+  std::string name;  ///< "one device", "data on 4", "hybrid on 4", "pipeline of 4 stages", "file", or "" for
+                     ///< one of the search
   std::string description;  ///< what runs where, in a line
   Placement placement;
   int devices = 1;          ///< number of devices that it uses
@@ -63,7 +64,8 @@ struct PlacementAnswer {
 
 /// Searches for the fastest placement. For every divisor of the number of devices, the candidates include
 /// data parallelism on that many devices, and the hybrid of fully-connected layers divided over them with
-/// replicas of all other layers (unless it is estimated to take several times as long as the best). They also
+/// replicas of all other layers (unless it is estimated to take several times as long as the best). With
+/// several microbatches for each replica, they include pipelines of stages that take about as long. They also
 /// include one device, and the placement of the file. The answer depends only on the question, not on threads
 /// or time. Throws InputError if the files are wrong, or if a layer computes different results on several
 /// devices (bnorm with sync=0).

@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
+#include "convnet/graph/schedule.h"
 #include "convnet/plan/fetch_ahead.h"
 #include "convnet/plan/fusion.h"
 #include "convnet/plan/order.h"
@@ -42,7 +43,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       options_(options),
       net_buffers_(net_buffers),
       plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options)),
-      emitter_(plan_, target, options.routes),
+      emitter_(plan_, target, options.routes, graph.per_replica > 1),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, options.clips, emitter_),
       states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))),
@@ -71,25 +72,18 @@ Plan PlanBuilder::build() {
     emitter_.emit(place(), TaskKind::zero, FillZero{emitter_.buffer(net_buffers_.costs[device]).desc},
                   {costs()});
   }
-  for (pass_ = 0; pass_ < graph_.passes; ++pass_) {
-    updates_.begin_pass();
-    for (const Node& node : graph_.nodes) {
-      for (std::size_t run = 0; run < node.forward_pass.size(); ++run) {
-        // Data layers run where and when their output is first read.
-        if (node.forward_pass[run] == pass_ && node.role != LayerRole::data)
-          naming_layer([&] { forward_run(node, static_cast<int>(run)); });
-      }
+  for (const ScheduledRun& next : make_schedule(graph_)) {
+    pass_ = next.pass;
+    if (next.kind == RunKind::update) {
+      if (training()) updates_.end_pass(place());
+      continue;
     }
-    if (!training()) continue;
-    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-      for (std::size_t run = 0; run < node->backward_pass.size(); ++run) {
-        if (node->backward_pass[run] == pass_ && node->gets_gradient)
-          naming_layer([&] { backward_run(*node, static_cast<int>(run)); });
-      }
-    }
-    updates_.flush(place());
+    const Node& node = graph_.nodes[next.node];
+    if (next.kind == RunKind::forward)
+      naming_layer([&] { forward_run(node, next.run); });
+    else if (training() && node.gets_gradient)
+      naming_layer([&] { backward_run(node, next.run); });
   }
-  pass_ = graph_.passes - 1;
   if (random()) updates_.average(place());  // once a minibatch, however many passes it has
   // Tests read outputs of layers, and gradient checks compare operations one by one.
   if (random() && graph_.in_place) fuse_tasks(plan_, graph_, emitter_.target());
@@ -107,7 +101,7 @@ Plan PlanBuilder::build() {
 Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   Microbatch facts;
   facts.images = images_[static_cast<std::size_t>(microbatch)];
-  facts.first_image = images_[0] * microbatch;
+  facts.first_image = graph_.first_image(plan_.images, microbatch, plan_.views);
   facts.views = plan_.views;
   facts.training = training();
   facts.random = random();
@@ -115,7 +109,8 @@ Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   facts.input_masks_gradient = !node.inputs.empty() && graph_.nodes[node.inputs[0]].layer->facts.fuses_relu ==
                                                            FusesRelu::forward_and_gradient;
   facts.random_key = philox_key(options_.seed, node.layer_name);
-  facts.first_replica = microbatch % node.replicas() == 0;
+  const auto own = images_.begin() + microbatch;
+  facts.first_replica = std::all_of(own - microbatch % node.replicas(), own, [](auto n) { return n == 0; });
   return facts;
 }
 
@@ -357,7 +352,8 @@ void PlanBuilder::forward_run(const Node& node, int run) {
     NodeState& s = state(node.id);
     s.recompute = options_.conserve_memory && training() && node.layer->facts.cheap && inputs_stay();
   }
-  if (random() && !microbatches.empty()) updates_.broadcast_state(node, place());
+  if (random() && !microbatches.empty())
+    updates_.broadcast_state(node, microbatches[0] % node.replicas(), place());
 }
 
 void PlanBuilder::backward_run(const Node& node, int run) {

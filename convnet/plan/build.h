@@ -9,8 +9,8 @@
 
 namespace convnet {
 
-/// Makes one plan. It walks the layers forward and backward, pass by pass, and implements the Lowering that
-/// they call. The transient buffers of the plan have no places in memory yet.
+/// Makes one plan. It follows the schedule of the graph, and implements the Lowering that the layers call.
+/// The transient buffers of the plan have no places in memory yet.
 class PlanBuilder : public Lowering {
  public:
   /// All arguments that are references must outlive the builder.

@@ -8,8 +8,8 @@
 
 namespace convnet {
 
-TaskEmitter::TaskEmitter(Plan& plan, const Target& target, Routes routes)
-    : plan_(plan), target_(target), routes_(routes) {
+TaskEmitter::TaskEmitter(Plan& plan, const Target& target, Routes routes, bool accumulates)
+    : plan_(plan), target_(target), routes_(routes), accumulates_(accumulates) {
   for (const BufferId id : plan.buffers.ids()) {
     const Buffer& b = plan.buffers[id];
     PlannedTensor t;
@@ -246,13 +246,15 @@ void TaskEmitter::rebind(PlannedTensor& t, BufferId id) {
 }
 
 /// Returns whether a task computes a gradient of weights concurrently with the backward pass. Only updates
-/// wait for such a gradient, and if it is small, launching it takes a GPU as long as computing it.
+/// wait for such a gradient, and if it is small, launching it takes a GPU as long as computing it. A sum over
+/// microbatches would wait at once, and the next microbatch could not use the memory of what the gradient
+/// reads.
 bool TaskEmitter::runs_beside(const Task& task) const {
   constexpr double kSmall = 4e9;  // FLOP: some 20 us in tf32
   const bool gradient = std::holds_alternative<ConvBackwardWeights>(task.op) ||
                         std::holds_alternative<InnerProductBackwardWeights>(task.op) ||
                         std::holds_alternative<LocalBackwardWeights>(task.op);
-  return gradient && task.flops < kSmall && target_.runs_streams_together();
+  return gradient && !accumulates_ && task.flops < kSmall && target_.runs_streams_together();
 }
 
 Task& TaskEmitter::emit(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values) {

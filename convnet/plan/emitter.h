@@ -40,9 +40,10 @@ struct PlannedTensor {
 /// Writes tasks into a plan. A Value is an index into the emitter's tensors.
 class TaskEmitter {
  public:
-  /// Begins with a tensor for each buffer that `plan` already has, in their order. Both must outlive the
-  /// emitter.
-  TaskEmitter(Plan& plan, const Target& target, Routes routes);
+  /// Begins with a tensor for each buffer that `plan` already has, in their order. `accumulates` says whether
+  /// the gradients of weights are sums over several microbatches of a replica. The references must outlive
+  /// the emitter.
+  TaskEmitter(Plan& plan, const Target& target, Routes routes, bool accumulates);
 
   /// Returns the tensor of a buffer that the plan had from the beginning.
   static Value value_of(BufferId persistent) { return Value{persistent.value()}; }
@@ -102,6 +103,7 @@ class TaskEmitter {
   Plan& plan_;
   const Target& target_;
   const Routes routes_;
+  const bool accumulates_;
   std::vector<PlannedTensor> tensors_;
 };
 

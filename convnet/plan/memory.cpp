@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "convnet/plan/order.h"
@@ -80,28 +81,36 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
                              const Table<BufferId, std::vector<TaskId>>& tasks, const TaskOrder& order) {
   struct Placed {
     std::int64_t begin, end;
-    BufferId buffer;
+    Lifetime life;
+    std::optional<Stream> stream;  ///< of all uses, if these are on one stream of the device
+    std::size_t uses;              ///< index into `groups`
   };
   std::vector<Placed> placed;  // by begin
-  std::map<BufferId, TaskOrder::Group> uses;
+  std::vector<TaskOrder::Group> groups;
   std::int64_t needed = 0;
   for (const BufferId b : buffers) {
-    const TaskOrder::Group& mine = uses[b] = order.group(tasks[b]);
-    const auto may_share = [&](BufferId other) {
-      // The order of the list is one of those that dependencies allow.
-      const Lifetime &x = lives[b], &y = lives[other];
-      if (x.overlaps(y)) return false;
-      return x.first < y.first ? order.all_before(mine, uses.at(other))
-                               : order.all_before(uses.at(other), mine);
-    };
     Buffer& buffer = plan.buffers[b];
-    buffer.offset = 0;
+    Placed own{0, 0, lives[b], std::nullopt, groups.size()};
+    groups.push_back(order.group(tasks[b]));
+    const auto on_stream_of_first = [&](TaskId t) {
+      return plan.tasks[t].device == buffer.device && plan.tasks[t].stream == plan.tasks[tasks[b][0]].stream;
+    };
+    if (!tasks[b].empty() && std::all_of(tasks[b].begin(), tasks[b].end(), on_stream_of_first))
+      own.stream = plan.tasks[tasks[b][0]].stream;
+    const auto may_share = [&](const Placed& other) {
+      // The order of the list is one of those that dependencies allow, and that of a stream.
+      if (own.life.overlaps(other.life)) return false;
+      if (own.stream && own.stream == other.stream) return true;
+      const bool first = own.life.first < other.life.first;
+      return order.all_before(groups[first ? own.uses : other.uses], groups[first ? other.uses : own.uses]);
+    };
     for (const Placed& other : placed) {
-      if (other.begin - buffer.offset >= buffer.bytes) break;
+      if (other.begin - own.begin >= buffer.bytes) break;
       // Only buffers that overlap the place are compared; most of thousands of buffers do not.
-      if (other.end > buffer.offset && !may_share(other.buffer)) buffer.offset = other.end;
+      if (other.end > own.begin && !may_share(other)) own.begin = other.end;
     }
-    const Placed own{buffer.offset, buffer.offset + aligned(buffer.bytes), b};
+    buffer.offset = own.begin;
+    own.end = own.begin + aligned(buffer.bytes);
     needed = std::max(needed, own.end);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), own,
                                    [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "convnet/graph/schedule.h"
 #include "convnet/plan/hash.h"
 
 namespace convnet {
@@ -198,6 +199,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                {"images", train.images},
                {"microbatches", microbatches},
                {"passes", graph.passes},
+               {"pipeline_stages", pipeline_depth(graph)},
                {"links", links_json(train)},
                {"layers", layers},
                {"parameters", parameters},
@@ -324,14 +326,17 @@ std::string link_sums(const json& plan) {
   return text;
 }
 
-/// Returns lines that say which images of a minibatch each device gets and what moves between devices; "" on
+/// Returns lines that say how a minibatch is cut and what moves between devices; "" where it is not cut, on
 /// one device.
 std::string parallel_text(const json& plan) {
-  if (plan["devices"].size() == 1) return "";
-  const int passes = plan["passes"].get<int>();
-  std::string text = fmt::format("\n{}; {} pass{} a minibatch\n",
-                                 microbatches_text(plan["microbatches"].get<std::vector<std::int64_t>>()),
-                                 passes, passes == 1 ? "" : "es");
+  const auto microbatches = plan["microbatches"].get<std::vector<std::int64_t>>();
+  if (microbatches.size() == 1 && plan["devices"].size() == 1) return "";
+  const int passes = plan["passes"].get<int>(), stages = plan["pipeline_stages"].get<int>();
+  std::string text = fmt::format("\n{}; {} pass{} a minibatch", microbatches_text(microbatches), passes,
+                                 passes == 1 ? "" : "es");
+  if (stages > 1) text += fmt::format("; a pipeline of {} stages", stages);
+  text += "\n";
+  if (plan["devices"].size() == 1) return text;
   if (plan.contains("hosts")) text += hosts_text(plan["hosts"]);
   const auto flops = [](const json& d) { return json(scaled(d["flops"].get<double>())); };
   for (const EqualDevices& group : equal_devices(plan["devices"], flops))

@@ -453,12 +453,13 @@ void UpdateWriter::all_gather(const Fetches& stages, TaskPlace place) {
   }
 }
 
-void UpdateWriter::broadcast_state(const Node& node, TaskPlace place) {
+void UpdateWriter::broadcast_state(const Node& node, int from, TaskPlace place) {
   Fetches fetches;
   for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
     if (!node.layer->weights[i].state) continue;
     const WeightBuffers& w = weights(node, i);
     UpdateShard whole;
+    whole.replica = from;
     whole.count = emitter_.buffer(w.weights[0]).bytes / size_of(DataType::f32);
     add_fetches(w, {whole}, fetches);
   }

@@ -27,17 +27,19 @@ class UpdateWriter {
   /// does not exist before the first gradient.
   Value& gradient(BufferId weights) { return gradients_[weights]; }
 
-  void begin_pass() { non_finite_.clear(); }
   /// Call it when the first `microbatches` microbatches of `node` have run backward; `place` is that of the
   /// last operation. Records the updates that are now due, and writes them down once they are enough for a
   /// task.
   void backward_done(const Node& node, int microbatches, TaskPlace place);
-  /// Writes down all updates that are due.
-  void flush(TaskPlace place);
+  /// Writes down all updates that are due. The next ones look at the costs again.
+  void end_pass(TaskPlace place) {
+    flush(place);
+    non_finite_.clear();
+  }
   /// Moves the running averages of all weights towards the weights, after the last update of a minibatch.
   void average(TaskPlace place);
-  /// Sends the running statistics that the first replica of `node` keeps to the other replicas.
-  void broadcast_state(const Node& node, TaskPlace place);
+  /// Sends the running statistics that replica `from` of `node` has updated to the other replicas.
+  void broadcast_state(const Node& node, int from, TaskPlace place);
 
  private:
   /// A shard of a matrix whose step is due.
@@ -77,6 +79,7 @@ class UpdateWriter {
   Exchange exchange_of(const WeightBuffers& w) const {
     return Exchange(plan_.topology, graph_.nodes[w.node].gpus);
   }
+  void flush(TaskPlace place);
   void add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
   std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
                                                const std::vector<BufferId>& gradients);

@@ -125,9 +125,10 @@ void Executor::check_fits(const Plan& plan) const {
              std::to_string(std::max<std::int64_t>(0, available) >> 20) + " MiB are free";
   }
   if (!fits)
-    throw DeviceError(
-        "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
-        table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
+    throw DeviceError("this net with " + std::to_string(plan.images) +
+                      " images a minibatch does not fit in memory:" + table +
+                      "\nuse more --microbatches, a smaller --mini or --conserve-mem 1 (convnet plan shows "
+                      "what takes the memory)");
 }
 
 /// Returns the bound plan. The first call for a plan binds it.

@@ -91,8 +91,9 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
           c.file +
           ": does not say what the data looked like, and the data set cannot be read: " + run.no_provider);
   }
-  run.graph = build_graph(run.files.definition, run.files.parameters, run.matrices,
-                          graph_options(run.options.files, run.options.devices), diagnostics);
+  run.graph =
+      build_graph(run.files.definition, run.files.parameters, run.matrices,
+                  graph_options(run.options.files, run.options.devices, run.options.step), diagnostics);
   diagnostics.throw_if_errors();
   return run;
 }

@@ -32,7 +32,7 @@ std::vector<std::int64_t> count_labels(const Provider& provider, const BatchRang
   constexpr std::int64_t kTogether = 128;
   const MatrixInfo& labels = provider.matrices().at(matrix);
   const auto stride = labels.image_bytes() * provider.views();
-  const ImageShare nobody{1, {false}};
+  const ImageShare nobody{{}, {false}};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(labels.classes));
   for (int batch = range.first; batch <= range.last; ++batch) {
     for (LoadRequest request{batch, 0, 0, kTogether, &nobody};; request.first += kTogether) {

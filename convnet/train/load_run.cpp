@@ -223,7 +223,7 @@ void load_data(LoadedRun& run) {
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
 /// Measures weights of classes that the data set decides.
 void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
-  GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
+  GraphOptions graph_of = graph_options(run.options.files, run.options.devices, run.options.step);
   Placement placement;
   if (run.options.devices.parallel == Parallel::automatic) {
     diagnostics.throw_if_errors();
@@ -231,6 +231,7 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
     graph_of.placement = &placement;
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
+  check_microbatches(run.graph, run.options.step);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (run.options.tests.only_tests()) return;  // they count every image alike
   const std::string note = measure_class_weights(run, run.graph);

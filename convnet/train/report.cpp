@@ -13,6 +13,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
+#include "convnet/graph/schedule.h"
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net_weights.h"
@@ -70,9 +71,14 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
     text += fmt::format(", in {} processes ({}{})", processes->count(), hosts_text(*processes),
                         net.executor().has_communicator() ? "; NCCL" : "");
   text += fmt::format("; minibatches of {} images", minibatch);
-  if (graph.microbatches > 1)
-    text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),
-                        graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
+  const MinibatchCut cut = graph.cut();
+  if (cut.replicas > 1)
+    text += fmt::format(", {} a replica on {} replicas, in {} pass{}",
+                        MinibatchCut{cut.replicas}.images_of(minibatch, 0), cut.replicas, cut.passes,
+                        cut.passes == 1 ? "" : "es");
+  if (cut.per_replica > 1) text += fmt::format(", in microbatches of {}", graph.images_of(minibatch, 0));
+  if (const int depth = pipeline_depth(graph); depth > 1)
+    text += fmt::format(", in a pipeline of {} stages", depth);
   if (std::string reason; options.device == DeviceKind::automatic && cuda_devices(reason) == 0)
     text += "; no GPU: " + reason;
   return text;

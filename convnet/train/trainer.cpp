@@ -26,7 +26,7 @@ constexpr std::size_t kLiveValues = 2;  ///< values of a cost in the line of a b
 /// Returns the part of minibatches that the devices of process `rank` load: that of the layers that read
 /// data.
 ImageShare share_of(const Graph& graph, const Topology& topology, int rank) {
-  ImageShare share{graph.microbatches, {}};
+  ImageShare share{graph.cut(), {}};
   for (int m = 0; m < graph.microbatches; ++m) {
     share.wanted.push_back(std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
       const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {

@@ -1,6 +1,7 @@
 // Several devices as a user meets them: what is printed, and checkpoints that do not know devices.
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -103,6 +104,82 @@ TEST_CASE("option --parallel data puts every layer on all devices, whatever the 
   CHECK(run.err.find("updatePeriod") == std::string::npos);  // the file's placement has one pass, too
   CHECK(run.out.find("on 3 replicas, in 1 pass") != std::string::npos);
   CHECK(difference(shop / "three/2.2.safetensors", shop / "one/2.2.safetensors") < 1e-4);
+}
+
+TEST_CASE(
+    "minibatches that are cut into microbatches train the same net, resume bit for bit and are printed") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  run_well(options(shop, shop / "whole", "0", 2));
+  const Args cut = {"--microbatches", "3"};
+  const Outcome one = run_well(options(shop, shop / "cut", "0", 2) + cut);
+  CHECK(one.out.find("minibatches of 50 images, in microbatches of 17") != std::string::npos);
+  CHECK(difference(shop / "cut/2.2.safetensors", shop / "whole/2.2.safetensors") < 1e-4);
+  // The option is stored. Other bits come from sums in another order.
+  run_well(options(shop, shop / "resumed", "0", 1) + cut);
+  run_well({"train", "--load-file", shop / "resumed", "--epochs", "2"});
+  CHECK(difference(shop / "resumed/2.2.safetensors", shop / "cut/2.2.safetensors") == 0);
+  CHECK(difference(shop / "cut/2.2.safetensors", shop / "whole/2.2.safetensors") > 0);
+
+  shop.write(placed("gpu=0", "gpu=1"), kParameters);
+  const Outcome pipeline = run_well(options(shop, shop / "pipeline", "0,1", 1) + cut);
+  CHECK(pipeline.out.find("in microbatches of 17, in a pipeline of 2 stages") != std::string::npos);
+  run_well({"train", "--load-file", shop / "pipeline", "--epochs", "2", "--microbatches", "1"});
+  CHECK(difference(shop / "pipeline/2.2.safetensors", shop / "whole/2.2.safetensors") < 1e-4);
+  shop.write(placed("gpu=0,1", "gpu=1"), kParameters);
+  const Outcome passes = run_well(options(shop, shop / "passes", "0,1", 1) + cut);
+  CHECK(passes.out.find("25 a replica on 2 replicas, in 2 passes, in microbatches of 9") !=
+        std::string::npos);
+
+  const Args of_test = {"--test-only", "--test-range", "3"};
+  const auto errors = [&](const Args& more) {
+    const Outcome test = run_well(Args{"train", "--load-file", shop / "cut"} + of_test + more);
+    return test.out.substr(test.out.find("logprob"));
+  };
+  CHECK(errors({}) == errors({"--microbatches", "1"}));
+  CHECK(errors({}) == errors({"--microbatches", "50"}));
+}
+
+TEST_CASE("microbatches without images are refused by every command that takes them") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), kParameters);
+  const Args net = shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "9", "--gpu", "0,1"};
+  const std::string model = std::string(CONVNET_SOURCE_DIR) + "/bench/models/nvlink-8gpu.json";
+  for (const auto& [command, more] : std::map<std::string, Args>{
+           {"train", {"--save-file", shop / "out", "--train-range", "1", "--test-range", "2"}},
+           {"plan", {}},
+           {"bench", {}}}) {
+    check_refused(Args{command} + net + more + Args{"--microbatches", "6"},
+                  "--microbatches 6: a replica has 5 images of a minibatch of 9 (--mini); use at most 5");
+    check_refused(Args{command} + net + more + Args{"--microbatches", "0"},
+                  "--microbatches expects an integer between 1 and 1024, not '0'");
+  }
+  check_refused(Args{"place"} + net + Args{"--model", model, "--microbatches", "10"},
+                "--microbatches 10: a replica has");
+  for (const std::string command : {"plan", "bench"})
+    run_well(Args{command} + net + Args{"--microbatches", "5"} +
+             (command == "bench" ? Args{"--steps", "2"} : Args{}));
+}
+
+TEST_CASE("plan shows how a minibatch is cut, and that a pipeline is faster for it") {
+  const Workshop shop;
+  shop.write(placed("gpu=0", "gpu=1"), kParameters);
+  const std::string model = std::string(CONVNET_SOURCE_DIR) + "/bench/models/nvlink-8gpu.json";
+  const auto plan = [&](const Args& more) {
+    return run_well(Args{"plan"} + shop.net() +
+                    Args{"--data-provider", "dummy-1x8x8-10", "--mini", "65536", "--model", model} + more);
+  };
+  const Args two = {"--gpu", "0,1"}, cut = {"--microbatches", "4"}, json = {"--json", "1"};
+  CHECK(plan(two + cut).out.find(
+            "\n4 microbatches of 16384 images; 1 pass a minibatch; a pipeline of 2 stages\n") !=
+        std::string::npos);
+  CHECK(plan({"--parallel", "data", "--microbatches", "4"})
+            .out.find("\n4 microbatches of 16384 images; 1 pass a minibatch\n") != std::string::npos);
+  const auto step_of = [&](const Args& args) {
+    const nlohmann::json of = nlohmann::json::parse(plan(args + json).out);
+    return of.at("prediction").at("step_seconds").get<double>();
+  };
+  CHECK(step_of(two + cut) < step_of(two));
 }
 
 /// Every cost of a run's history, in order.

@@ -88,7 +88,8 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
   check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", shop / "a.cfg"}), "the same file");
   check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both),
                 "no placement fits into the 0 MiB of each device");
-  check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both), "smaller --mini or --conserve-mem 1");
+  check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both),
+                "more --microbatches, a smaller --mini or --conserve-mem 1");
   check_refused(placing(shop, Args{"--gpu", "0,1,2", "--hosts", "2x2"} + both), "needs 4 devices");
   check_refused(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");
   check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}), "/proc", 1);

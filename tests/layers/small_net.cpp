@@ -90,10 +90,10 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   Diagnostics diagnostics;
   definition_ = parse_ini("net.cfg", texts.definition, diagnostics);
   parameters_ = parse_ini("params.cfg", texts.parameters, diagnostics);
-  Graph graph = build_graph(
-      definition_, parameters_, provider_.matrices(),
-      {true, options.rewrites, static_cast<int>(split_list(options.gpu).size()), options.data_parallel},
-      diagnostics);
+  GraphOptions graph_of{true, options.rewrites, static_cast<int>(split_list(options.gpu).size()),
+                        options.data_parallel};
+  graph_of.microbatches = options.microbatches;
+  Graph graph = build_graph(definition_, parameters_, provider_.matrices(), graph_of, diagnostics);
   diagnostics.throw_if_errors();
   if (!options.read.empty()) keep_output(graph, options.read);
   DeviceOptions devices;

@@ -85,6 +85,7 @@ struct NetOptions {
   Precision precision = Precision::fp32;
   bool data_parallel = false;
   double clip_norm = 0, ema = 0;
+  int microbatches = 1;
   std::vector<ExtraMatrix> extra = {};
   /// Puts something between the net and its devices.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap = {};

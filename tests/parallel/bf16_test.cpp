@@ -7,7 +7,7 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<std::int64_t> kSizes = {13, 8, 2, 13};
+const std::vector<std::int64_t> kSizesInBf16 = {13, 8, 2, 13};
 
 /// Trains a net, gives its tensors to a new one, and lets both go on.
 void check_goes_on(PlacedNet net) {
@@ -15,13 +15,14 @@ void check_goes_on(PlacedNet net) {
   INFO(net.placed.definition);
   net.options.precision = Precision::bf16;
   SmallNet first(net.placed, kImage, kClasses, net.options);
-  train(first, kSizes, net.options.extra);
+  train(first, kSizesInBf16, net.options.extra);
   TensorFile stored;
   first.net().store(stored);
   SmallNet second(net.placed, kImage, kClasses, net.options);
-  second.prepare(Phase::train, kSizes[0]);
+  second.prepare(Phase::train, kSizesInBf16[0]);
   second.net().load(stored, "the first net", first.net().windows());
-  check_same_bits(train(second, kSizes, net.options.extra), train(first, kSizes, net.options.extra));
+  check_same_bits(train(second, kSizesInBf16, net.options.extra),
+                  train(first, kSizesInBf16, net.options.extra));
 }
 
 void check_goes_on(const std::vector<PlacedNet>& nets) {
@@ -82,7 +83,7 @@ TEST_CASE("a test with averaged weights rounds them, and the trained weights com
   net.options.ema = 0.9;
   const Minibatch batch = random_minibatch(kImage, 8, kClasses, 5);
   SmallNet small(net.placed, kImage, kClasses, net.options);
-  train(small, kSizes);
+  train(small, kSizesInBf16);
   const std::vector<double> trained = small.step(Phase::test, batch, 0).costs;
   small.net().use_averages();
   const std::vector<double> averaged = small.step(Phase::test, batch, 0).costs;

@@ -264,6 +264,36 @@ std::vector<PlacedNet> replicated_head_nets() {
   return nets;
 }
 
+std::vector<PlacedNet> pipeline_nets() {
+  const NetTexts column = column_net(Normalised::nowhere), columns = two_columns_net(true);
+  std::vector<PlacedNet> nets = {
+      place("two halves", column, 2, {{"conv1", "0"}, {"fc1", "1"}, {"fcaux", "1"}}),
+      place("three stages, the first on the last device", column, 3,
+            {{"conv1", "2"}, {"added", "0"}, {"fc1", "1"}, {"fcaux", "1"}}),
+      place("a cost on a stage of its own", column, 4,
+            {{"conv1", "0"}, {"added", "1"}, {"fc1", "2"}, {"fcaux", "3"}}),
+      place("two halves of two replicas", column, 4, {{"conv1", "0,1"}, {"fc1", "3,2"}, {"fcaux", "2,3"}}),
+      place("two replicas below one", column, 3, {{"conv1", "0,1"}, {"fc1", "2"}, {"fcaux", "2"}}, 2),
+      place("one replica below two", column, 3, {{"conv1", "2"}, {"fc1", "0,1"}, {"fcaux", "0,1"}}),
+      place("two columns on one device, two on the next", columns, 2,
+            {{"conv1a", "0"}, {"conv1b", "0"}, {"cat", "1"}, {"sum", "1"}}),
+      place(
+          "a column on each of two devices, and the rest on a third", columns, 3,
+          {{"conv1a", "0"}, {"conv1b", "1"}, {"conv2a", "0"}, {"conv2b", "1"}, {"cat", "2"}, {"sum", "2"}})};
+  nets.push_back(place("a divided layer above the trunk", column, 3,
+                       {{"conv1", "0"}, {"fc1", "1,2\nparallel=model"}, {"fc2", "1"}, {"fcaux", "1"}}));
+  nets.push_back(nets[0]);
+  nets.back().name += ", saving memory";
+  nets.back().options.conserve_memory = true;
+  return nets;
+}
+
+PlacedNet with_microbatches(PlacedNet net, int microbatches) {
+  net.name += ", " + std::to_string(microbatches) + " microbatches";
+  net.options.microbatches = microbatches;
+  return net;
+}
+
 namespace {
 
 /// Uses smooth layers: where a max or a relu is within rounding of its kink, its gradient may go either way.

@@ -52,6 +52,10 @@ std::vector<PlacedNet> column_per_device_nets();
 std::vector<PlacedNet> two_tower_nets();
 std::vector<PlacedNet> replicated_trunk_nets();
 std::vector<PlacedNet> replicated_head_nets();
+/// Nets of several stages, each on devices of its own.
+std::vector<PlacedNet> pipeline_nets();
+/// The net with another option --microbatches.
+PlacedNet with_microbatches(PlacedNet net, int microbatches);
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised);
 

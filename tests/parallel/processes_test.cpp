@@ -197,6 +197,14 @@ TEST_CASE("several processes with more replicas below than above give the bits o
 TEST_CASE("several processes with more replicas above than below give the bits of one") {
   check_like_one_process(replicated_head_nets());
 }
+TEST_CASE(
+    "several processes with stages of a pipeline, or with several microbatches a replica, give the bits of "
+    "one") {
+  for (std::vector<PlacedNet> nets : {pipeline_nets(), replicated_trunk_nets()}) {
+    for (std::size_t i = 0; i < nets.size(); ++i)
+      check_like_one_process({with_microbatches(nets[i], 2 + static_cast<int>(i % 3))});
+  }
+}
 TEST_CASE("several processes with layers by lot give the bits of one") {
   for (std::uint32_t seed = 0; seed < 16; ++seed)
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});

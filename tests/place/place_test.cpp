@@ -303,6 +303,23 @@ TEST_CASE("candidates that do not fit the memory come last") {
   CHECK_FALSE(search_placement(net->question).candidates[0].fits);
 }
 
+TEST_CASE("with several microbatches, pipelines of stages that take about as long are candidates") {
+  const auto net = asked("alexnet-owt", 4, "nvlink-8gpu", 512);
+  const PlacementAnswer whole = search_placement(net->question);
+  for (const PlacedCandidate& c : whole.candidates) CHECK_FALSE(c.name.starts_with("pipeline"));
+  net->question.graph.microbatches = 16;
+  const PlacementAnswer cut = search_placement(net->question);
+  CHECK(cut.candidates[0].seconds <= named(cut, "pipeline of 4 stages").seconds);
+  CHECK(named(cut, "pipeline of 4 stages").seconds < 0.7 * named(cut, "one device").seconds);
+  CHECK(named(cut, "pipeline of 4 stages").seconds < named(cut, "pipeline of 2 stages").seconds);
+  CHECK(named(cut, "pipeline of 4 stages").memory < named(cut, "one device").memory);
+  const Placement& placement = named(cut, "pipeline of 2 stages on 2 each").placement;
+  CHECK(placement.begin()->second.gpus.size() == 2);
+  std::set<std::vector<DeviceId>> stages;
+  for (const auto& [layer, place] : placement) stages.insert(place.gpus);
+  CHECK(stages.size() == 2);
+}
+
 TEST_CASE("the file's own lines are a candidate") {
   const auto net = asked("alexnet-2gpu-model", 2, "nvlink-8gpu");
   const PlacementAnswer answer = search_placement(net->question);

@@ -46,7 +46,7 @@ struct PlannedNet {
   /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
   explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
                       int data_parallel = 0, Precision precision = Precision::fp32,
-                      const std::string& device = "cpu", const Topology& topology = {})
+                      const std::string& device = "cpu", const Topology& topology = {}, int microbatches = 1)
       : target(device == "cuda" ? make_cuda_target(precision) : make_cpu_target(1, precision)) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
@@ -54,8 +54,9 @@ struct PlannedNet {
     Diagnostics diagnostics;
     const IniFile definition = read_ini(path + ".cfg", diagnostics);
     const IniFile parameters = read_ini(path + "-params.cfg", diagnostics);
-    graph = build_graph(definition, parameters, matrices, {true, true, data_parallel, data_parallel > 0},
-                        diagnostics);
+    GraphOptions graph_of{true, true, data_parallel, data_parallel > 0};
+    graph_of.microbatches = microbatches;
+    graph = build_graph(definition, parameters, matrices, graph_of, diagnostics);
     diagnostics.throw_if_errors();
     PlanOptions options{1, true, learns, conserve};
     options.topology = topology;

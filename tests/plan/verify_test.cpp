@@ -100,6 +100,23 @@ TEST_CASE("every plan of configs is right on 1, 2, 4 and 8 devices") {
   }
 }
 
+TEST_CASE("every plan of configs is right with several microbatches a replica") {
+  for (const auto& [config, data] : config_data()) {
+    for (const int microbatches : {2, 3}) {
+      for (const int devices : {0, 4}) {
+        PlannedNet net(config, true, false, devices, Precision::fp32, "cpu", {}, microbatches);
+        for (const std::int64_t images : {24, 7, 1}) {
+          for (const Phase phase : {Phase::train, Phase::test}) {
+            INFO(config << " on " << devices << " devices, " << microbatches << " microbatches, " << images
+                        << " images");
+            CHECK_NOTHROW(verify(net.plan(phase, images), net.graph));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("plans in bf16 are right: copies of weights are made anew after every update") {
   for (const char* config : {"lenet", "wrn-16-4", "alexnet-owt-2gpu-hybrid", "alexnet-owt-4gpu-hybrid",
                              "alexnet-owt-4gpu-hybrid-auto", "alexnet-2gpu-model"}) {

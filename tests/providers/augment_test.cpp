@@ -320,7 +320,7 @@ TEST_CASE("augmented images depend on seed, epoch, batch and place alone", "[aug
     }
     // Each process has at least what it needs.
     for (const bool early : {false, true}) {
-      const ImageShare share{2, {early, !early}};
+      const ImageShare share{{2}, {early, !early}};
       const DataBatch piece = make(shuffle, 1)->read({2, 3, 10, 20, &share}, {});
       for (std::size_t m = 0; m < 2; ++m) {
         const auto bytes = static_cast<std::ptrdiff_t>(whole.matrices[m].size()) / 40;

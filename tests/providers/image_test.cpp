@@ -493,7 +493,7 @@ TEST_CASE("mixed photographs are blends of what is seen of two", "[image]") {
     CHECK(images == mixed.matrices[0]);
   }
   CHECK(open(1)->read({1, 2, 11, 4}, {}).images == 0);
-  const ImageShare share{2, {false, true}};
+  const ImageShare share{{2}, {false, true}};
   const DataBatch piece = open(3)->read({1, 2, 2, 6, &share}, {});
   for (std::int64_t i = 3; i < 6; ++i) CHECK(image_of(piece, i) == image_of(mixed, i + 2));
   CHECK(image_of(piece, 0) == std::vector<std::byte>(3 * 16 * 16));
