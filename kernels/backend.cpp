@@ -1,8 +1,19 @@
 #include "kernels/backend.h"
 
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
 #include "convnet/base/error.h"
 
 namespace convnet {
+
+void Mark::rest() const { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+void Queue::call(std::function<void()>) { throw std::logic_error("this device calls no functions"); }
+std::shared_ptr<const Mark> Queue::start(std::function<void(std::function<void()>)>) {
+  throw std::logic_error("this device calls no functions");
+}
 
 void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared) {
   const auto fail = [&](const std::string& what) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convnet/base/tensor.h"
@@ -26,12 +27,15 @@ class Mark {
   virtual ~Mark() = default;
   /// Returns whether all earlier work of the queue is done. Throws DeviceError if it failed.
   virtual bool reached() const = 0;
+  /// Lets the calling thread sleep for a moment, no longer than until the mark is reached.
+  virtual void rest() const;
   /// Returns the seconds from `earlier`, a mark of the same device, to this one. Both must have been reached.
+  /// Devices of the host have one clock.
   virtual double seconds_since(const Mark& earlier) const = 0;
 };
 
-/// A queue of work for one device (a CUDA stream). The device does the work in order, asynchronously to the
-/// host. Used by one thread at a time.
+/// A queue of work for one device (a CUDA stream, or a list of calls for the thread of a CPU device). The
+/// device does the work in order, asynchronously to the host. Used by one thread at a time.
 class Queue {
  public:
   Queue() = default;
@@ -41,11 +45,19 @@ class Queue {
 
   /// Returns a mark at the present end of the queue.
   virtual std::shared_ptr<const Mark> mark() = 0;
+  /// Returns a mark that is reached when the work that is put in next begins.
+  virtual std::shared_ptr<const Mark> mark_begin() { return mark(); }
   /// Makes work that is put in from now on wait for `mark`, which may be of any queue of the backend.
   virtual void wait(const Mark& mark) = 0;
-  /// Puts in a copy between memories of any devices and the host. Host memory is in use until a later mark is
-  /// reached, except a pageable `src`, which is read during the call.
+  /// Puts in a copy between memories of any devices and the host. Both are in use until a later mark is
+  /// reached.
   virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) = 0;
+
+  /// Puts in a call, which must not throw. Only devices of the host have this and start().
+  virtual void call(std::function<void()> work);
+  /// Puts in a call of `begin`, whose work goes on until its argument is called, by any thread. Work that is
+  /// put in later waits for that. Returns a mark that is reached then.
+  virtual std::shared_ptr<const Mark> start(std::function<void(std::function<void()> ended)> begin);
 };
 
 /// Recorded work of several queues, which can be started again as a whole (a CUDA graph).
@@ -55,7 +67,8 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
   virtual ~Recording() = default;
-  /// Puts all of the recorded work into `queue`.
+  /// Puts all of the recorded work into `queue`, the first that was recorded. What was played before must
+  /// have ended.
   virtual void play(Queue& queue) const = 0;
 };
 
@@ -103,9 +116,9 @@ class PreparedOp {
 
   /// Computes. `pointers` are the memory of the arguments, in the layouts of args(); `workspace` has
   /// workspace_bytes() and is aligned to kMemoryAlignment. So are arguments, except those that are parts of
-  /// buffers: a part of a matrix is aligned to 64 bytes, a part of the host's data only to its elements. If
-  /// the backend has no queues, `queue` is null, and this blocks until the work is done; else it puts the
-  /// work into `queue`.
+  /// buffers: a part of a matrix is aligned to 64 bytes, a part of the host's data only to its elements. On
+  /// devices of the host `queue` is null, and this blocks until the work is done; else it puts the work into
+  /// `queue`.
   virtual void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const = 0;
 
  protected:
@@ -158,8 +171,9 @@ class Backend {
   /// anything is allocated.
   virtual std::int64_t memory_available(int device) const = 0;
 
-  /// Returns whether all devices allocate from the same memory.
-  virtual bool shares_memory() const = 0;
+  /// Returns whether the devices belong to the host: all of them use its memory, and their operations block
+  /// the thread that runs them, which their queues call.
+  virtual bool on_host() const = 0;
 
   /// Measures the FLOP/s of the device in products of the backend's precision. A CPU without products of bf16
   /// numbers is measured in fp32.
@@ -167,19 +181,18 @@ class Backend {
   /// Measures the bytes a second, read and written together, of a copy that is too large for caches.
   virtual double measure_copy_bandwidth(int device) const = 0;
 
-  /// Prepares the calling thread, a device's worker, for running operations. Each worker calls it once.
+  /// Prepares the calling thread for running operations of a device outside of its queues.
   virtual void enter_worker(int device) const = 0;
 
-  /// Makes a queue on a device. Returns null if the backend has no queues: then operations block, and every
-  /// device needs a thread of its own.
-  virtual std::unique_ptr<Queue> make_queue(int /*device*/) const { return nullptr; }
+  /// Makes queues on a device. Work of several queues runs at the same time, or one piece after the other:
+  /// then the device prefers the first queue whose next piece can begin.
+  virtual std::vector<std::unique_ptr<Queue>> make_queues(int device, std::size_t count) const = 0;
+  std::unique_ptr<Queue> make_queue(int device) const { return std::move(make_queues(device, 1)[0]); }
   /// Calls `submit`, which puts work into `queues` and must not wait for any, and records that work instead
-  /// of starting it. A recording begins and ends in the first queue. Returns null if the work cannot be
+  /// of starting it. A recording begins and ends in the first queue. Throws DeviceError if the work cannot be
   /// recorded.
-  virtual std::unique_ptr<Recording> record(std::span<Queue* const> /*queues*/,
-                                            const std::function<void()>& /*submit*/) const {
-    return nullptr;
-  }
+  virtual std::unique_ptr<Recording> record(std::span<Queue* const> queues,
+                                            const std::function<void()>& submit) const = 0;
   /// Returns a text that identifies a device among those of all hosts; "" if there are no communicators.
   virtual std::string communicator_key(int /*device*/) const { return ""; }
   /// Returns the name of a new communicator. One process makes the name, and all processes join with it.

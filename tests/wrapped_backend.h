@@ -24,11 +24,13 @@ class WrappedBackend : public Backend {
     return inner_->allocate(device, bytes);
   }
   std::int64_t memory_available(int device) const override { return inner_->memory_available(device); }
-  bool shares_memory() const override { return inner_->shares_memory(); }
+  bool on_host() const override { return inner_->on_host(); }
   double measure_peak_flops(int device) const override { return inner_->measure_peak_flops(device); }
   double measure_copy_bandwidth(int device) const override { return inner_->measure_copy_bandwidth(device); }
   void enter_worker(int device) const override { inner_->enter_worker(device); }
-  std::unique_ptr<Queue> make_queue(int device) const override { return inner_->make_queue(device); }
+  std::vector<std::unique_ptr<Queue>> make_queues(int device, std::size_t count) const override {
+    return inner_->make_queues(device, count);
+  }
   std::unique_ptr<Recording> record(std::span<Queue* const> queues,
                                     const std::function<void()>& submit) const override {
     return inner_->record(queues, submit);

@@ -137,7 +137,7 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
     step(&times);
     record_tasks();
   }
-  m.recorded = net.executor().is_recorded(plan);
+  if (separately) m.recorded = net.executor().is_recorded(plan);
   m.step = median(walls);
   m.shortest = quantile(walls, 0);
   m.mean = std::accumulate(walls.begin(), walls.end(), 0.0) / static_cast<double>(walls.size());
@@ -285,7 +285,7 @@ void bench_command(const std::vector<std::string>& args) {
   const auto net = make_net(options, run, diagnostics);
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
-  if (net->backend().shares_memory()) check_images_fit(provider, mini, needed_memory(net->plans()));
+  if (net->backend().on_host()) check_images_fit(provider, mini, needed_memory(net->plans()));
   const int first_batch = knows_batches ? run.options.data.train_range.first : 1;
   const Matrices minibatch = one_minibatch(provider, first_batch, mini);
   net->init_weights(options.step.seed);

@@ -19,7 +19,7 @@ Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, in
   }
   Measured& measured = measured_[{devices, thread_count(options.threads)}];
   if (!measured.backend) measured.backend = make_backend(options, devices);
-  const bool alone = !measured.backend->shares_memory();
+  const bool alone = !measured.backend->on_host();
   return simulate(plan,
                   measure_seconds(plan, *measured.backend, alone ? 1 : devices, &measured.operations,
                                   alone ? options.gpus().front() : 0),
@@ -29,7 +29,7 @@ Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, in
 MachineMemory Predictor::memory(const DeviceOptions& options) const {
   if (model_) return {static_cast<std::int64_t>(model_->memory), false};
   const auto backend = make_backend(options, 1);
-  return {backend->memory_available(options.gpus().front()), backend->shares_memory()};
+  return {backend->memory_available(options.gpus().front()), backend->on_host()};
 }
 
 DeviceModel Predictor::links() const {

@@ -1,7 +1,5 @@
 #include "convnet/runtime/bound_plan.h"
 
-#include <algorithm>
-
 #include "convnet/base/error.h"
 
 namespace convnet {
@@ -22,11 +20,7 @@ std::shared_ptr<const PreparedOp> bind(const Task& task, const Graph& graph, con
 
 BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend,
                      const Table<DeviceId, int>& physical, int process)
-    : plan_(plan),
-      graph_(graph),
-      queues_(plan.memory.size()),
-      waiting_(plan.tasks.size()),
-      waited_for_(plan.tasks.size(), false) {
+    : plan_(plan), graph_(graph), queues_(plan.memory.size()), waited_for_(plan.tasks.size(), false) {
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     const bool runs_here = plan.topology.process(task.device) == process && !is_message(task.kind);
@@ -35,9 +29,6 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
     for (const TaskId after : task.after) {
       const Task& earlier = plan.tasks[after];
       if (earlier.device != task.device || earlier.stream != task.stream) waited_for_[after] = true;
-      std::vector<DeviceId>& who = waiting_[after];
-      if (earlier.device != task.device && std::find(who.begin(), who.end(), task.device) == who.end())
-        who.push_back(task.device);
     }
   }
 }

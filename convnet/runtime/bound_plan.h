@@ -29,8 +29,6 @@ class BoundPlan {
   const std::vector<TaskId>& queue(DeviceId device, std::size_t stream) const {
     return queues_[device][stream];
   }
-  /// Returns the other devices that wait for the end of a task.
-  const std::vector<DeviceId>& waiting_devices(TaskId task) const { return waiting_[task]; }
   /// Returns whether another stream, of any device, waits for the end of a task.
   bool is_waited_for(TaskId task) const { return waited_for_[task]; }
   /// Adds the algorithms that the libraries chose to `chosen`, by layer, operation and number of images:
@@ -42,7 +40,6 @@ class BoundPlan {
   const Graph& graph_;
   Table<TaskId, std::shared_ptr<const PreparedOp>> ops_;
   Table<DeviceId, std::array<std::vector<TaskId>, kStreams>> queues_;  ///< by device and stream
-  Table<TaskId, std::vector<DeviceId>> waiting_;
   Table<TaskId, bool> waited_for_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/exit.h"
 
 namespace convnet {
 
@@ -53,32 +54,23 @@ Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int
   for (const DeviceId device : plans_.device_ids()) {
     if (is_here(device)) here_.push_back(device);
   }
-  if (!here_.empty() && backend_.make_queue(physical_[here_[0]]) != nullptr) {
-    queues_ = std::make_unique<QueueRunner>(
-        plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_,
-        processes_);
-    return;
-  }
-  workers_ = std::make_unique<WorkerRunner>(backend_, physical_, here_, stall_seconds_, processes_);
+  runner_ = std::make_unique<Runner>(
+      plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_,
+      processes_);
 }
 
 Executor::~Executor() {
-  if (queues_) {
-    try {
-      queues_->settle();
-    } catch (const std::runtime_error&) {  // it has stalled, or a device is broken
-    }
+  try {
+    runner_->settle();
+  } catch (const std::runtime_error&) {  // it has stalled, or a device is broken
   }
-  if (!memory_is_used_by_failed_step()) return;
+  if (runner_->stalled()) skip_destructors_at_exit();
+  if (!runner_->uses_memory()) return;
   // Leaked on purpose: a task that hangs may still write to it.
   for (auto* memory : {&persistent_, &transient_}) {
     for (auto& m : *memory) static_cast<void>(m.release());
   }
-  static_cast<void>(queues_.release());
-}
-
-bool Executor::memory_is_used_by_failed_step() const {
-  return queues_ ? queues_->uses_memory() : workers_ && workers_->uses_memory();
+  static_cast<void>(runner_.release());
 }
 
 void Executor::reserve(const Plan& plan) {
@@ -91,10 +83,10 @@ void Executor::reserve(const Plan& plan) {
   if (!enough) check_fits(plan);
   bound(plan);  // where libraries are timed, they need memory
   if (enough) return;
-  if (in_flight() > 0 || memory_is_used_by_failed_step())
+  if (in_flight() > 0 || runner_->uses_memory())
     throw std::logic_error("executor: steps in flight use the memory that is to grow");
   check_fits(plan);  // libraries may keep some of what was free
-  if (queues_) queues_->forget();
+  runner_->forget();
   for (const DeviceId device : here_) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
     if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
@@ -111,11 +103,11 @@ void Executor::check_fits(const Plan& plan) const {
   bool fits = true;
   std::map<int, std::int64_t> taken_of;
   for (const DeviceId device : here_) {
-    std::int64_t& taken = taken_of[backend_.shares_memory() ? 0 : physical_[device]];
+    std::int64_t& taken = taken_of[backend_.on_host() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
     const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0) +
-                                (queues_ ? QueueRunner::bytes_beside(plan) : 0);
+                                runner_->bytes_beside(plan);
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
     const std::int64_t available = backend_.memory_available(physical_[device]) + freed - taken;
     taken += wanted - freed;
@@ -170,23 +162,12 @@ void Executor::submit(const Plan& plan, const StepInputs& inputs, TaskTimes* tim
   if (in_flight() >= kMostInFlight) throw std::logic_error("executor: two steps are in flight already");
   check_matrices(plan, inputs.matrices);
   reserve(plan);
-  if (queues_)
-    queues_->submit(*bound(plan), inputs.matrices, step_block(inputs), {times, after_task});
-  else
-    waiting_.push_back({&plan, inputs, {times, after_task}});
+  runner_->submit(bound(plan), inputs.matrices, step_block(inputs), {times, after_task});
 }
 
 StepResult Executor::wait() {
   if (in_flight() == 0) throw std::logic_error("executor: no step is in flight");
-  std::vector<double> costs;
-  if (queues_) {
-    costs = queues_->wait();
-  } else {
-    const Waiting step = std::move(waiting_.front());
-    waiting_.pop_front();
-    costs = run_by_workers(step);
-  }
-  costs = costs_of_all(costs);
+  const std::vector<double> costs = costs_of_all(runner_->wait());
   StepResult result;
   const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
   result.costs.resize(values, 0);
@@ -214,29 +195,7 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, TaskTimes* 
 void Executor::expect(const Plan& plan, const std::vector<const std::byte*>& matrices) {
   if (in_flight() > 1) throw std::logic_error("executor: a step is expected behind two in flight");
   check_matrices(plan, matrices);
-  if (queues_) queues_->expect(*bound(plan), matrices);
-}
-
-std::vector<double> Executor::run_by_workers(const Waiting& step) {
-  const Plan& plan = *step.plan;
-  Table<BufferId, std::byte*> addresses;
-  for (const Buffer& b : plan.buffers)
-    addresses.push_back(b.kind == BufferKind::input || !is_here(b.device) ? nullptr : address(b));
-  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    // Load tasks only read it.
-    if (plan.inputs[m].exists()) addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
-  }
-  const std::vector<std::byte> block = step_block(step.inputs);
-  for (const DeviceId device : here_)
-    std::copy(block.begin(), block.end(), address(plan.buffers[plans_.step_buffer(device)]));
-  workers_->run(bound(plan), std::move(addresses), step.watch);
-  std::vector<double> costs;
-  for (const DeviceId device : here_) {
-    const Buffer& b = plan.buffers[plans_.costs_buffer(device)];
-    const auto* values = reinterpret_cast<const double*>(address(b));
-    costs.insert(costs.end(), values, values + b.desc.dims[0]);
-  }
-  return costs;
+  runner_->expect(bound(plan), matrices);
 }
 
 void Executor::check_here(const Buffer& b) const {
@@ -244,7 +203,7 @@ void Executor::check_here(const Buffer& b) const {
 }
 
 std::vector<float> Executor::read(const Plan* plan, BufferId buffer) const {
-  settle();
+  runner_->settle();
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[buffer];
   check_here(b);
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
@@ -260,16 +219,11 @@ void Executor::write(BufferId persistent_buffer, std::span<const float> values) 
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
   check_here(b);
-  settle();
+  runner_->settle();
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   backend_.relay({b.desc.dims, DataType::f32, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
                  b.desc, stored.data());
   backend_.copy(address(b), stored.data(), b.desc.bytes());
-}
-
-/// Waits for steps that were begun, because they use what is about to be copied.
-void Executor::settle() const {
-  if (queues_) queues_->settle();
 }
 
 std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
@@ -303,7 +257,7 @@ void Executor::write_everywhere(const std::vector<BufferId>& persistent_buffers,
 
 std::vector<float> Executor::read_ranges(const WeightBuffers& w,
                                          const std::vector<MatrixRange>& ranges) const {
-  settle();
+  runner_->settle();
   const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
   const auto for_ranges = [&](int process, const auto& visit) {
@@ -337,7 +291,7 @@ std::vector<float> Executor::read_ranges(const WeightBuffers& w,
 void Executor::write_ranges(const WeightBuffers& w, const std::vector<MatrixRange>& ranges,
                             std::span<const float> values) {
   if (ranges.empty()) return;
-  settle();
+  runner_->settle();
   const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);

@@ -1,6 +1,5 @@
-// Runs plans. Where operations block (CPU devices), a thread for each device runs its tasks
-// (worker_runner.h); where devices have queues (GPUs), the calling thread fills them (queue_runner.h). In a
-// run of several processes each executes the tasks of its own devices, and all make the same calls.
+// Runs plans: owns the devices' memory, and gives steps to the runner (runner.h). In a run of several
+// processes each executes the tasks of its own devices, and all make the same calls.
 #pragma once
 
 #include <deque>
@@ -16,8 +15,7 @@
 #include "convnet/plan/timeline.h"
 #include "convnet/runtime/bound_plan.h"
 #include "convnet/runtime/processes.h"
-#include "convnet/runtime/queue_runner.h"
-#include "convnet/runtime/worker_runner.h"
+#include "convnet/runtime/runner.h"
 
 namespace convnet {
 
@@ -59,12 +57,12 @@ class Executor {
   static constexpr std::size_t kMostInFlight = 2;
 
   /// Submits a step. Steps run in the order in which they are submitted, each as if the one before had ended.
-  /// GPUs may begin a step at once, even while another one runs; devices without queues run it in wait(). The
-  /// plan must live as long as the executor, and the matrices must keep their contents until the step was
-  /// waited for. Weights that are read while steps are in flight may be those before or after any of them.
-  /// `times` (optional) receives in wait() when each task ran. `after_task` (optional) is called after each
-  /// task and before wait() returns; workers call it, so several threads may at once. Throws std::logic_error
-  /// if kMostInFlight steps are in flight, and what reserve() throws; then the step is not submitted.
+  /// Devices may begin a step at once, even while another one runs. The plan must live as long as the
+  /// executor, and the matrices must keep their contents until the step was waited for. Weights that are read
+  /// while steps are in flight may be those before or after any of them. `times` (optional) receives in
+  /// wait() when each task ran. `after_task` (optional) is called after each task, in wait(); the threads of
+  /// CPU devices call it, so several may at once. Throws std::logic_error if kMostInFlight steps are in
+  /// flight, and what reserve() throws; then the step is not submitted.
   void submit(const Plan& plan, const StepInputs& inputs, TaskTimes* times = nullptr,
               const std::function<void(TaskId task)>& after_task = nullptr);
   /// Waits for the oldest step in flight and returns its results. Throws what a task or `after_task` threw;
@@ -81,28 +79,25 @@ class Executor {
   /// Throws std::logic_error if more than one step is in flight.
   void expect(const Plan& plan, const std::vector<const std::byte*>& matrices);
   /// Returns the number of steps that were submitted and not waited for.
-  std::size_t in_flight() const { return queues_ ? queues_->in_flight() : waiting_.size(); }
+  std::size_t in_flight() const { return runner_->in_flight(); }
 
   /// Returns the algorithms that the libraries chose for the plans so far, as checkpoints have them:
   /// "conv1 conv.forward 128" -> "jit:avx512_core".
   std::map<std::string, std::string> algorithms() const;
 
-  /// Whether a step on a GPU has stalled: whatever waits for the device may wait for ever.
-  bool stalled() const { return queues_ && queues_->stalled(); }
+  /// Whether a device hangs: whatever waits for it may wait for ever.
+  bool stalled() const { return runner_->stalled(); }
   double stall_seconds() const { return stall_seconds_; }
 
   /// Whether messages to other processes do not pass through the hosts.
-  bool has_communicator() const { return queues_ && queues_->has_communicator(); }
+  bool has_communicator() const { return runner_->has_communicator(); }
 
-  /// Whether submit() with `times` slows a step down: on devices with queues, every task must be marked.
-  bool times_cost() const { return queues_ != nullptr; }
-  /// Whether the steps of the plan are recorded by now, so that each takes one call; nullopt on devices
-  /// without queues, which record nothing.
-  std::optional<bool> is_recorded(const Plan& plan) const {
-    return queues_ ? std::optional(queues_->is_recorded(plan)) : std::nullopt;
-  }
+  /// Whether submit() with `times` slows a step down: on GPUs, every task must be marked.
+  bool times_cost() const { return !backend_.on_host(); }
+  /// Whether the steps of the plan are recorded by now, so that each takes one call.
+  bool is_recorded(const Plan& plan) const { return runner_->is_recorded(plan); }
   /// Whether steps copy their matrices to the devices; else devices read them where they lie.
-  bool copies_inputs() const { return queues_ != nullptr; }
+  bool copies_inputs() const { return !backend_.on_host(); }
 
   /// Whether this process has the device.
   bool is_here(DeviceId device) const { return plans_.topology().process(device) == process_; }
@@ -139,13 +134,6 @@ class Executor {
   }
 
  private:
-  /// A step that the workers have not begun.
-  struct Waiting {
-    const Plan* plan = nullptr;
-    StepInputs inputs;
-    Watch watch;
-  };
-
   std::byte* address(const Buffer& b) const;
   std::vector<double> costs_of_all(const std::vector<double>& costs) const;
   /// The range of a matrix's flat memory that a buffer holds.
@@ -166,11 +154,8 @@ class Executor {
   void write_ranges(const WeightBuffers& w, const std::vector<MatrixRange>& ranges,
                     std::span<const float> values);
   std::vector<std::byte> step_block(const StepInputs& inputs) const;
-  std::vector<double> run_by_workers(const Waiting& step);
   void check_fits(const Plan& plan) const;
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
-  void settle() const;
-  bool memory_is_used_by_failed_step() const;
   void check_here(const Buffer& b) const;
 
   const PlanSet& plans_;
@@ -182,9 +167,7 @@ class Executor {
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
   std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
-  std::unique_ptr<WorkerRunner> workers_;               ///< null where devices have queues
-  std::deque<Waiting> waiting_;                         ///< for the workers, the oldest first
-  std::unique_ptr<QueueRunner> queues_;                 ///< null where there are workers
+  std::unique_ptr<Runner> runner_;
 };
 
 }  // namespace convnet

@@ -184,7 +184,7 @@ ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, co
     least.written = std::max(least.written, round_up(op.bytes(true), kPiece));
   }
   // The devices may all be parts of the same machine.
-  const std::int64_t delays = backend.shares_memory() ? 0 : kDelayBytes;
+  const std::int64_t delays = backend.on_host() ? 0 : kDelayBytes;
   const std::int64_t available = backend.memory_available(first_device) / devices - delays;
   if (least.read + least.written > available)
     throw DeviceError(
@@ -251,7 +251,7 @@ class Calibration {
   /// machine then affects one run of many operations, not all runs of one.
   void measure_all(int device) {
     backend_.enter_worker(device);
-    const std::unique_ptr<Queue> queue = backend_.make_queue(device);
+    const std::unique_ptr<Queue> queue = backend_.on_host() ? nullptr : backend_.make_queue(device);
     Ring read(backend_, device, queue.get(), size_.read);
     Ring written(backend_, device, queue.get(), size_.written);
     const Delay delay(queue ? backend_.allocate(device, kDelayBytes) : nullptr);

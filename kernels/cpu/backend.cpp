@@ -10,6 +10,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/openmp_scope.h"
 #include "kernels/cpu/own_kernels.h"
+#include "kernels/cpu/queue.h"
 
 namespace convnet {
 namespace {
@@ -125,7 +126,7 @@ class CpuBackend : public Backend {
 
   std::int64_t memory_available(int) const override { return available_memory(); }
 
-  bool shares_memory() const override { return true; }
+  bool on_host() const override { return true; }
 
   double measure_copy_bandwidth(int) const override {
     const OpenMpScope scope;
@@ -143,6 +144,14 @@ class CpuBackend : public Backend {
   }
 
   void enter_worker(int) const override { set_teams(preparer_.threads()); }
+
+  std::vector<std::unique_ptr<Queue>> make_queues(int, std::size_t count) const override {
+    return cpu::make_queues(count, [threads = preparer_.threads()] { set_teams(threads); });
+  }
+  std::unique_ptr<Recording> record(std::span<Queue* const> queues,
+                                    const std::function<void()>& submit) const override {
+    return cpu::record(queues, submit);
+  }
 
   std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
     return std::make_unique<HostMemory>(bytes);

@@ -39,7 +39,7 @@ class CudaBackend : public Backend {
     return cuda::allocate_memory(device, bytes);
   }
   std::int64_t memory_available(int device) const override { return cuda::free_memory(device); }
-  bool shares_memory() const override { return false; }
+  bool on_host() const override { return false; }
 
   double measure_peak_flops(int device) const override {
     return cuda::measure_peak_flops(device, precision_);
@@ -48,7 +48,11 @@ class CudaBackend : public Backend {
 
   void enter_worker(int device) const override { cuda::use_device(device); }
 
-  std::unique_ptr<Queue> make_queue(int device) const override { return cuda::make_stream_queue(device); }
+  std::vector<std::unique_ptr<Queue>> make_queues(int device, std::size_t count) const override {
+    std::vector<std::unique_ptr<Queue>> queues;
+    while (queues.size() < count) queues.push_back(cuda::make_stream_queue(device));
+    return queues;
+  }
   std::unique_ptr<Recording> record(std::span<Queue* const> queues,
                                     const std::function<void()>& submit) const override {
     return cuda::record_graph(queues, submit);

@@ -1,4 +1,4 @@
-// Work that the queue runner puts into the queues waits for what the plan says. Emulated devices do their
+// Work that the runner puts into the queues waits for what the plan says. Emulated devices do their
 // work in the order in which it is asked for, so a wait that is missing changes nothing there: here it is
 // seen.
 #include <map>
@@ -30,7 +30,7 @@ struct Work {
 struct Log {
   std::vector<Work> work;
   Clock last_mark;
-  int queues = -1;  ///< the executor's first one only tells that there are queues
+  int queues = 0;
 };
 
 class WatchedMark : public Mark {
@@ -100,7 +100,11 @@ class Watched : public WrappedBackend {
   std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
     return std::make_shared<WatchedOp>(WrappedBackend::bind(op, form, device));
   }
-  std::unique_ptr<Queue> make_queue(int) const override { return std::make_unique<WatchedQueue>(log_); }
+  std::vector<std::unique_ptr<Queue>> make_queues(int, std::size_t count) const override {
+    std::vector<std::unique_ptr<Queue>> queues;
+    while (queues.size() < count) queues.push_back(std::make_unique<WatchedQueue>(log_));
+    return queues;
+  }
   std::unique_ptr<Recording> record(std::span<Queue* const>,
                                     const std::function<void()>& submit) const override {
     if (refuses_to_record) throw DeviceError("this cannot be recorded");
@@ -149,6 +153,13 @@ bool is_done(const Clock& clock, const Work& work) {
   return found != clock.end() && found->second >= work.place;
 }
 
+/// The number of a stream's queue. Those of a device are made in the order of kStreamOrder, and its queue of
+/// inputs after them.
+int queue_of(DeviceId device, Stream stream) {
+  const auto place = std::find(kStreamOrder.begin(), kStreamOrder.end(), stream) - kStreamOrder.begin();
+  return device.value() * (kWorkStreams + 1) + static_cast<int>(place);
+}
+
 /// One step's work against its plan.
 void check_waits(const Plan& plan, const Log& log) {
   std::vector<Work> earlier;  // copies before the first task
@@ -161,12 +172,13 @@ void check_waits(const Plan& plan, const Log& log) {
     INFO("task " << tasks.size() << (work.copies ? ", a copy for it" : ""));
     for (const TaskId after : task.after) CHECK(is_done(work.before, tasks[after]));
     for (const Work& copy : earlier) {
-      // The step block of each device comes in its first queue; queues of inputs are the last of a device.
-      const bool block = copy.queue % (kWorkStreams + 1) == 0;
-      if (!block || copy.queue / (kWorkStreams + 1) == task.device.value()) CHECK(is_done(work.before, copy));
+      // The step block of each device comes in its first stream.
+      const int device = copy.queue / (kWorkStreams + 1);
+      const bool block = copy.queue == queue_of(DeviceId(device), Stream::compute);
+      if (!block || device == task.device.value()) CHECK(is_done(work.before, copy));
     }
     if (!work.copies) {
-      CHECK(work.queue == task.device.value() * (kWorkStreams + 1) + static_cast<int>(task.stream));
+      CHECK(work.queue == queue_of(task.device, task.stream));
       tasks.push_back(work);
     }
   }
@@ -228,7 +240,7 @@ TEST_CASE("a second step begins at once where both are recorded, else in its tur
       CHECK(operations() == (at_once ? step + 1 : step) * all);
       executor.wait();
       CHECK(operations() == (at_once ? step + 1 : step) * all);
-      CHECK(executor.is_recorded(plan).value() == at_once);
+      CHECK(executor.is_recorded(plan) == at_once);
     }
     executor.wait();
     CHECK(operations() == 8 * all);
