@@ -94,35 +94,45 @@ DeviceOptions with_own_devices(DeviceOptions options, int local) {
   return options;
 }
 
-/// Returns "--hosts 8x4 needs 32 devices, host by host, but --gpu lists 3".
-std::string wrong_list(const DeviceOptions& options) {
-  const std::size_t hosts = options.devices_of_hosts.size();
-  const int devices = options.devices_of_hosts[0];
-  return fmt::format("--hosts {}x{} needs {} devices, host by host, but --gpu lists {}", hosts, devices,
-                     static_cast<int>(hosts) * devices, options.gpus().size());
+int sum(const std::vector<int>& counts) { return std::accumulate(counts.begin(), counts.end(), 0); }
+
+int largest(const std::vector<int>& counts) { return *std::max_element(counts.begin(), counts.end()); }
+
+/// Returns the value of --hosts: "8x4", or "4,4,2" where hosts differ.
+std::string hosts_text(const std::vector<int>& devices_of_hosts) {
+  if (largest(devices_of_hosts) * static_cast<int>(devices_of_hosts.size()) > sum(devices_of_hosts))
+    return fmt::format("{}", fmt::join(devices_of_hosts, ","));
+  return fmt::format("{}x{}", devices_of_hosts.size(), devices_of_hosts[0]);
 }
 
-/// Lists the devices of every host where --gpu lists those of one; its default stands for the first devices.
+/// Returns "--hosts 8x4 needs 32 devices, host by host, but --gpu lists 3".
+std::string wrong_list(const DeviceOptions& options) {
+  return fmt::format("--hosts {} needs {} devices, host by host, but --gpu lists {}",
+                     hosts_text(options.devices_of_hosts), sum(options.devices_of_hosts),
+                     options.gpus().size());
+}
+
+/// Lists the devices of every host where --gpu lists those of the largest; its default stands for the first
+/// devices.
 DeviceOptions with_hosts(DeviceOptions options) {
   if (options.devices_of_hosts.empty()) return options;
-  const auto hosts = options.devices_of_hosts.size();
-  const int devices = options.devices_of_hosts[0];
-  if (options.gpu == "0") options.gpu = list_to(devices);
-  const std::size_t listed = options.gpus().size();
-  if (listed == hosts * static_cast<std::size_t>(devices)) return options;
-  if (listed != static_cast<std::size_t>(devices))
+  const int most = largest(options.devices_of_hosts);
+  if (options.gpu == "0") options.gpu = list_to(most);
+  const std::vector<int> listed = options.gpus();
+  if (std::ssize(listed) == sum(options.devices_of_hosts)) return options;
+  if (std::ssize(listed) != most)
     throw InputError(fmt::format("{}; type --gpu {} for a host's devices, which then stand for those of each",
-                                 wrong_list(options), list_to(devices)));
-  options.gpu = join(std::vector<std::string>(hosts, options.gpu), ",");
+                                 wrong_list(options), list_to(most)));
+  std::vector<int> all;
+  for (const int devices : options.devices_of_hosts)
+    all.insert(all.end(), listed.begin(), listed.begin() + devices);
+  options.gpu = number_list(all);
   return options;
 }
 
 /// Checks that --hosts counts the devices of all processes, and that each process is on one host.
 void check_hosts(const DeviceOptions& options) {
   if (options.devices_of_hosts.empty()) return;
-  const auto sum = [](const std::vector<int>& counts) {
-    return std::accumulate(counts.begin(), counts.end(), 0);
-  };
   if (sum(options.devices_of_hosts) != sum(options.devices_of_processes))
     throw InputError(wrong_list(options) + " over all processes");
   auto host = options.devices_of_hosts.begin();
@@ -132,9 +142,9 @@ void check_hosts(const DeviceOptions& options) {
     room -= options.devices_of_processes[r];
     if (room < 0)
       throw InputError(fmt::format(
-          "rank {} has {} devices, but by --hosts {}x{} they are on several hosts; a process may have "
+          "rank {} has {} devices, but by --hosts {} they are on several hosts; a process may have "
           "devices of one host only, at most {}",
-          r, options.devices_of_processes[r], options.devices_of_hosts.size(), *host, *host));
+          r, options.devices_of_processes[r], hosts_text(options.devices_of_hosts), *host));
   }
 }
 
@@ -156,14 +166,16 @@ void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices)
   const std::vector<int> ids = devices.gpus();
   const std::vector<int>& hosts = devices.devices_of_hosts;
   // A list for all hosts has the devices of one after those of the other.
-  const bool of_all_hosts = std::accumulate(hosts.begin(), hosts.end(), 0) == static_cast<int>(ids.size());
-  const std::size_t of_host = of_all_hosts ? static_cast<std::size_t>(hosts[0]) : ids.size();
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto first = ids.begin() + static_cast<std::ptrdiff_t>(i / of_host * of_host);
-    const auto here = ids.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::find(first, here, *here) != here)
-      throw InputError(fmt::format("--gpu {} lists device {} twice{}; each device may be listed once",
-                                   devices.gpu, *here, of_all_hosts ? " for one host" : ""));
+  const bool of_all_hosts = !hosts.empty() && sum(hosts) == static_cast<int>(ids.size());
+  auto first = ids.begin();
+  for (const int of_host : of_all_hosts ? hosts : std::vector<int>{static_cast<int>(ids.size())}) {
+    const auto end = first + of_host;
+    for (auto here = first; here != end; ++here) {
+      if (std::find(first, here, *here) != here)
+        throw InputError(fmt::format("--gpu {} lists device {} twice{}; each device may be listed once",
+                                     devices.gpu, *here, of_all_hosts ? " for one host" : ""));
+    }
+    first = end;
   }
 }
 

@@ -40,19 +40,32 @@ std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& ou
   return text == "all" || text == "local" ? "" : parse_ids(text, ids);
 }
 
-/// "8x4": hosts, and devices of each.
+/// "8x4": hosts, and devices of each; or "4,4,2": the devices of each host.
 std::string parse_hosts(const std::string& text, const ParamSpec&, std::vector<int>& devices_of_hosts) {
   constexpr int kMostDevices = 1024;
+  devices_of_hosts.clear();
+  const std::vector<std::string> list = split_list(text);
   const std::size_t x = text.find('x');
-  if (x != std::string::npos) {
+  if (list.size() > 1) {
+    int sum = 0;
+    for (const std::string& number : list) {
+      const auto devices = to_number<int>(number);
+      if (!devices || *devices < 1 || *devices > kMostDevices - sum) break;
+      devices_of_hosts.push_back(*devices);
+      sum += *devices;
+    }
+    if (devices_of_hosts.size() == list.size()) return "";
+  } else if (x != std::string::npos) {
     const auto hosts = to_number<int>(text.substr(0, x)), devices = to_number<int>(text.substr(x + 1));
     if (hosts && devices && *hosts >= 1 && *devices >= 1 && *hosts <= kMostDevices / *devices) {
       devices_of_hosts.assign(static_cast<std::size_t>(*hosts), *devices);
       return "";
     }
   }
-  return "expects the numbers of hosts and of devices on each, at most " + std::to_string(kMostDevices) +
-         " devices together, like 8x4, not '" + text + "'";
+  return "expects the numbers of hosts and of devices on each, like 8x4, or the number of devices of each "
+         "host, "
+         "like 4,4,2, at most " +
+         std::to_string(kMostDevices) + " devices together, not '" + text + "'";
 }
 
 }  // namespace
@@ -247,10 +260,12 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "",
            .unit = "hosts",
            .doc =
-               "hosts x devices of each, like 8x4: gradients are summed on each host before they go to "
-               "others, which fixes the order of the sums and so the last bits of the results; --gpu then "
-               "lists all devices, host by host, or those of one host, which stand for each; by default one "
-               "host, or the hosts that the processes are on"}),
+               "hosts x devices of each, like 8x4, or the devices of each host, like 4,4,2: gradients are "
+               "summed on each host before they go to others, which fixes the order of the sums and so the "
+               "last bits of the results; --gpu then lists all devices, host by host, or those of the "
+               "largest "
+               "host, the first of which stand for those of each; by default one host, or the hosts that the "
+               "processes are on"}),
       choice_option(
           "device", &DeviceOptions::device,
           {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},

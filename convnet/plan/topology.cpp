@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 
 namespace convnet {
@@ -78,17 +79,19 @@ Exchange::Exchange(const Topology& topology, const std::vector<DeviceId>& device
 Exchange::Exchange(std::size_t members, const std::vector<std::vector<int>>& levels)
     : groups_of_(levels), paths_(members) {
   groups_of_.emplace_back(members, 0);  // all of them
-  for (std::size_t stage = 0; stage < groups_of_.size(); ++stage) {
-    const std::vector<int>& outer = groups_of_[stage];
-    std::vector<Group> groups(at(*std::max_element(outer.begin(), outer.end())) + 1);
+  std::vector<int> inner(members);
+  std::iota(inner.begin(), inner.end(), 0);
+  for (const std::vector<int>& outer : groups_of_) {
+    std::vector<std::set<int>> children(at(*std::max_element(outer.begin(), outer.end())) + 1);
+    for (std::size_t m = 0; m < members; ++m) children[at(outer[m])].insert(inner[m]);
     for (std::size_t m = 0; m < members; ++m) {
-      const int child = stage == 0 ? static_cast<int>(m) : groups_of_[stage - 1][m];
-      std::vector<int>& children = groups[at(outer[m])].children;
-      auto found = std::find(children.begin(), children.end(), child);
-      if (found == children.end()) found = children.insert(found, child);
-      paths_[m].push_back(static_cast<int>(found - children.begin()));
+      const std::set<int>& siblings = children[at(outer[m])];
+      paths_[m].push_back(static_cast<int>(std::distance(siblings.begin(), siblings.find(inner[m]))));
     }
-    groups_.push_back(std::move(groups));
+    groups_.emplace_back();
+    for (const std::set<int>& of_group : children)
+      groups_.back().emplace_back(of_group.begin(), of_group.end());
+    inner = outer;
   }
 }
 
@@ -110,7 +113,7 @@ Exchange Exchange::without(int member) const {
 /// modulo the number of children where that is smaller. That is the owner itself in its own groups.
 int Exchange::counterpart(int stage, int group, int owner) const {
   for (; stage >= 0; --stage) {
-    const std::vector<int>& children = groups_[at(stage)][at(group)].children;
+    const std::vector<int>& children = groups_[at(stage)][at(group)];
     group = children[at(paths_[at(owner)][at(stage)]) % children.size()];
   }
   return group;  // a child of an innermost group is a member
@@ -128,7 +131,7 @@ std::vector<int> Exchange::senders(int stage, int receiver, int owner) const {
   const int group = group_of(stage, receiver);
   if (counterpart(stage, group, owner) != receiver) return {receiver};
   std::vector<int> members;
-  for (const int child : groups_[at(stage)][at(group)].children)
+  for (const int child : groups_[at(stage)][at(group)])
     members.push_back(counterpart(stage - 1, child, owner));
   std::sort(members.begin(), members.end());
   return members;
@@ -142,7 +145,7 @@ std::vector<int> Exchange::in_turns() const {
   const auto turn = [&](int member) {
     const std::vector<int>& path = paths_[at(member)];
     std::vector<int> key(path.begin() + 1, path.end());
-    const auto places = static_cast<int>(groups_[0][at(group_of(0, member))].children.size());
+    const auto places = static_cast<int>(groups_[0][at(group_of(0, member))].size());
     key.insert(key.begin(), (path[0] - group_of(0, member) % places + places) % places);
     return key;
   };

@@ -80,16 +80,13 @@ class Exchange {
   bool shards_before(int a, int b) const { return paths_[at(a)] < paths_[at(b)]; }
 
  private:
-  /// A group: its groups of the level within, or its members.
-  struct Group {
-    std::vector<int> children;
-  };
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   int counterpart(int stage, int group, int owner) const;
   int group_of(int stage, int member) const { return groups_of_[at(stage)][at(member)]; }
 
-  /// By stage: the groups within which data moves, and the group of each member.
-  std::vector<std::vector<Group>> groups_;
+  /// By stage: the groups within which data moves, each a list of groups of the stage before, or of members;
+  /// and the group of each member.
+  std::vector<std::vector<std::vector<int>>> groups_;
   std::vector<std::vector<int>> groups_of_;
   /// By member: its place in its innermost group, then the place of each of its groups in the next.
   std::vector<std::vector<int>> paths_;

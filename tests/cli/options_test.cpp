@@ -84,13 +84,19 @@ TEST_CASE("a wrong option is named") {
       {{"--gpu", "0-1023,0-1023"}, "--gpu lists more than 1024 numbers"},
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
       {{"--hosts", "8"},
-       "--hosts expects the numbers of hosts and of devices on each, at most 1024 devices together, like "
-       "8x4, "
-       "not '8'"},
+       "--hosts expects the numbers of hosts and of devices on each, like 8x4, or the number of devices of "
+       "each host, like 4,4,2, at most 1024 devices together, not '8'"},
       {{"--hosts", "0x4"}, "--hosts expects the numbers of hosts and of devices on each"},
-      {{"--hosts", "2x"}, "like 8x4, not '2x'"},
-      {{"--hosts", "2x4x8"}, "like 8x4, not '2x4x8'"},
+      {{"--hosts", "2x"}, "not '2x'"},
+      {{"--hosts", "2x4x8"}, "not '2x4x8'"},
       {{"--hosts", "1024x2"}, "at most 1024 devices together"},
+      {{"--hosts", "4,0"}, "not '4,0'"},
+      {{"--hosts", "4,"}, "not '4,'"},
+      {{"--hosts", "1000,25"}, "at most 1024 devices together"},
+      {{"--hosts", "4,2", "--gpu", "0,1,2"},
+       "--hosts 4,2 needs 6 devices, host by host, but --gpu lists 3; type --gpu 0,1,2,3 for a host's "
+       "devices, "
+       "which then stand for those of each"},
       {{"--hosts", "2x4", "--gpu", "0,1,2"},
        "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 3; type --gpu 0,1,2,3 for a host's "
        "devices, "
@@ -476,7 +482,11 @@ TEST_CASE("a device that is listed twice is refused") {
     check_refused(command + Args{"--gpu", "0,0,1,1", "--hosts", "2x2"},
                   "--gpu 0,0,1,1 lists device 0 twice for one host");
   }
+  check_refused(plan + Args{"--gpu", "0,1,1", "--hosts", "1,2"}, "lists device 1 twice for one host");
   CHECK_FALSE(std::filesystem::exists(shop / "run"));
+  // Hosts may have different numbers of devices.
+  run_well(plan + Args{"--parallel", "data", "--hosts", "3,1", "--mini", "16"});
+  run_well(plan + Args{"--parallel", "data", "--hosts", "3,1", "--gpu", "2,1,0,2", "--mini", "16"});
   // Hosts number their own devices, and a checkpoint of an older version goes on as it began.
   run_well(train + Args{"--gpu", "0,1,0,1", "--hosts", "2x2", "--threads", "4"});
   std::filesystem::remove_all(shop / "run");
