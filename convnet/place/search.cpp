@@ -124,7 +124,7 @@ class Search {
   /// Returns the number of devices of the first host, or on the first switch if there is one host.
   int of_host() const {
     const Topology& topology = question_.plan.topology;
-    int count = 0;
+    int count = 1;
     while (count < devices() && topology.host(DeviceId(count)) == 0) ++count;
     const int of_switch = question_.links.switch_devices;
     return topology.hosts() == 1 && of_switch > 0 ? std::min(of_switch, count) : count;
