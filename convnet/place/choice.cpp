@@ -26,7 +26,7 @@ std::vector<DeviceId> Spread::devices_near(const std::vector<int>& fewer) const 
       place += rest % turns * run;
       rest /= turns;
     }
-    const auto first_part = all.begin() + (place + rest) * parts;
+    const auto first_part = all.begin() + std::ptrdiff_t{place + rest} * parts;
     ids.insert(ids.end(), first_part, first_part + parts);
   }
   return ids;

@@ -83,8 +83,8 @@ double PlacementEstimate::move_seconds(const Spread& from, const Spread& to) con
   const double share = 1.0 / (microbatches * from.parts);
   std::vector<Transfer> there, back;
   for (int m = 0; m < microbatches; ++m) {
-    const auto source = sources.begin() + m % from.replicas() * from.parts;
-    const auto reader = readers.begin() + m % to.replicas() * to.parts;
+    const auto source = sources.begin() + std::ptrdiff_t{m % from.replicas()} * from.parts;
+    const auto reader = readers.begin() + std::ptrdiff_t{m % to.replicas()} * to.parts;
     for (auto r = reader; r != reader + to.parts; ++r) {
       for (auto s = source; s != source + from.parts; ++s) {
         if (*s == *r) continue;
