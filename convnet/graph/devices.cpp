@@ -101,7 +101,7 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
     }
     const auto devices = static_cast<int>(gpus.size());
     if (count == 0) count = devices;
-    if (devices % count != 0) {
+    if (parts != nullptr && devices % count != 0) {
       error(parts->where, section.name,
             "parts=" + parts->text + " does not divide the number of its devices, " +
                 std::to_string(devices) + " (gpu=" + number_list(numbers_of(gpus)) + ")");

@@ -26,8 +26,8 @@ std::vector<DeviceId> Spread::devices_near(const std::vector<int>& fewer) const 
       place += rest % turns * run;
       rest /= turns;
     }
-    for (int part = 0; part < parts; ++part)
-      ids.push_back(all[static_cast<std::size_t>((place + rest) * parts + part)]);
+    const auto first_part = all.begin() + std::ptrdiff_t{place + rest} * parts;
+    ids.insert(ids.end(), first_part, first_part + parts);
   }
   return ids;
 }

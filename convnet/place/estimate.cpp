@@ -79,13 +79,13 @@ double PlacementEstimate::move_seconds(const Spread& from, const Spread& to) con
   const double share = 1.0 / (microbatches * from.parts);
   std::vector<Transfer> there, back;
   for (int m = 0; m < microbatches; ++m) {
-    for (int reading = 0; reading < to.parts; ++reading) {
-      const DeviceId reader = readers[static_cast<std::size_t>(m % to.replicas() * to.parts + reading)];
-      for (int part = 0; part < from.parts; ++part) {
-        const DeviceId source = sources[static_cast<std::size_t>(m % from.replicas() * from.parts + part)];
-        if (source == reader) continue;
-        there.push_back({reader, source, share});
-        back.push_back({source, reader, share});
+    const auto source = sources.begin() + std::ptrdiff_t{m % from.replicas()} * from.parts;
+    const auto reader = readers.begin() + std::ptrdiff_t{m % to.replicas()} * to.parts;
+    for (auto r = reader; r != reader + to.parts; ++r) {
+      for (auto s = source; s != source + from.parts; ++s) {
+        if (*s == *r) continue;
+        there.push_back({*r, *s, share});
+        back.push_back({*s, *r, share});
       }
     }
   }

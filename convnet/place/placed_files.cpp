@@ -150,7 +150,7 @@ Placement read_placement(const std::string& text, const IniFile& definition, int
     const auto count = static_cast<int>(place.gpus.size());
     const IniValue* parts = own->find("parts");
     place.parts = parts == nullptr ? count : to_number<int>(parts->text).value_or(0);
-    if (place.parts < 1 || count % place.parts != 0)
+    if (parts != nullptr && (place.parts < 1 || count % place.parts != 0))
       refuse(section.name, "has " + excerpt(parts->text) + " parts on " + std::to_string(count) + " devices");
   }
   return placement;

@@ -130,7 +130,7 @@ class Search {
       return topology.host(device) == 0 &&
              (topology.hosts() > 1 || switches.empty() || switches.back().group(device) == 0);
     };
-    int count = 0;
+    int count = 1;
     while (count < devices() && with_first(DeviceId(count))) ++count;
     return count;
   }

@@ -169,6 +169,15 @@ TEST_CASE("replicas of a model-parallel layer are the layer on one device") {
                                           {{"fc1", first}, {"fc2", second}}, others, passes));
 }
 
+TEST_CASE("replicas with fewer outputs than parts") {
+  const std::string drop = section("drop", "dropout", "inputs=fc1");
+  for (const int outputs : {1, 2, 4}) {
+    check_like_plain_layer(model_parallel(std::to_string(outputs) + " outputs",
+                                          one_layer(outputs, drop, "drop"), 6,
+                                          {{"fc1", "0,1,2,3,4,5\nparts=3"}}, {{"conv1", "0,3"}}));
+  }
+}
+
 TEST_CASE("a model-parallel layer has as many parts as the one that it follows, or as it says") {
   NetTexts texts = two_layers(11, 10);
   texts.definition = with_keys(texts.definition,
