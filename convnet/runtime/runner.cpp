@@ -393,19 +393,21 @@ void Runner::check_progress(double waited, const std::function<std::string()>& r
 }
 
 void Runner::wait_for_end(const InFlight& step) {
-  const auto ended_tasks = [&] {
+  const std::function<std::size_t()> ended_tasks = [&] {
     if (!step.marks) return std::size_t{0};
     return static_cast<std::size_t>(
         std::count_if(step.marks->tasks.begin(), step.marks->tasks.end(),
                       [](const TaskMarks& t) { return t.done && t.done->reached(); }));
   };
+  const auto progress = on_host_ ? ended_tasks : nullptr;  // GPUs would be asked often
   try {
     wait_for(
-        *step.end, [&] { return report(step, ended_tasks()); }, ended_tasks);
+        *step.end, [&] { return report(step, ended_tasks()); }, progress);
   } catch (const RunError&) {
     // Threads that only wait come back; one that is in a task that never ends is left behind.
     if (on_host_) {
       step.slot->state.fail(std::current_exception());
+      for (const InFlight& behind : line_) behind.slot->state.fail(std::current_exception());
       for (int i = 0; i < 10 && !step.end->reached(); ++i) step.end->rest();
       stalled_ = !step.end->reached();
     }
