@@ -2,7 +2,6 @@
 #include "convnet/plan/build.h"
 
 #include <algorithm>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -453,10 +452,10 @@ void PlanBuilder::set_output(Value v) {
   const bool read_in_backward =
       training() && at_.node->gets_gradient && at_.node->layer->facts.backward_reads == BackwardReads::output;
   if (read_in_backward || at_.node->users.size() > 1) emitter_.tensor(v).pinned = true;
-  std::set<DeviceId> readers;
-  for (const NodeId user : at_.node->users) readers.insert(home(user));
+  std::map<DeviceId, NodeId>& readers = emitter_.tensor(v).readers;
+  readers.clear();
+  for (const NodeId user : at_.node->users) readers.emplace(home(user), user);
   readers.erase(at_.device);
-  emitter_.tensor(v).readers.assign(readers.begin(), readers.end());
 }
 
 }  // namespace convnet

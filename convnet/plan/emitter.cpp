@@ -57,9 +57,9 @@ BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlac
   for (const BufferId copy : t.copies) {
     if (holds(copy, want, place.device)) return copy;
   }
-  if (std::find(t.readers.begin(), t.readers.end(), place.device) != t.readers.end()) {
-    std::vector<DeviceId> devices = t.readers;
-    devices.insert(devices.begin(), t.device);
+  if (t.readers.contains(place.device)) {
+    std::vector<DeviceId> devices = {t.device};
+    for (const auto& [device, node] : t.readers) devices.push_back(device);
     if (relays(want, devices)) return broadcast(t, want, devices, place);
   }
   const BufferId from = source_of(t, want, place);
@@ -110,7 +110,7 @@ BufferId TaskEmitter::broadcast(PlannedTensor& t, const TensorDesc& want,
   std::vector<BufferId> versions = {version(t, want, home)};
   for (std::size_t d = 1; d < devices.size(); ++d) versions.push_back(add_version(t, want, devices[d]));
   const Route route = broadcast_route(Exchange(plan_.topology, devices), versions, 0, want.bytes());
-  emit_route(*this, place, route, route_chunks(want.bytes(), route.size()));
+  emit_route(*this, place, route, route_chunks(want.bytes(), route.size()), t.readers);
   return version(t, want, place);
 }
 

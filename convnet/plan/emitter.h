@@ -2,6 +2,7 @@
 // workspaces.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ struct PlannedTensor {
   std::vector<BufferId> copies;
   std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
   bool pinned = false;                  ///< must not be overwritten in place
-  std::vector<DeviceId> readers;        ///< other devices that will read it
+  std::map<DeviceId, NodeId> readers;   ///< by other device: the first layer there that will read it
   std::int64_t begin = 0, bytes = -1;   ///< the bytes of the buffer that it occupies; bytes = -1: all of them
 };
 

@@ -134,7 +134,9 @@ std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay) 
   return static_cast<std::int64_t>(std::clamp(std::round(best), 1.0, most));
 }
 
-void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks) {
+void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks,
+                const std::map<DeviceId, NodeId>& layers) {
+  const NodeId layer = place.node;
   const bool sums = std::any_of(route.begin(), route.end(), [](const std::vector<RouteStep>& stage) {
     return std::any_of(stage.begin(), stage.end(),
                        [](const RouteStep& step) { return step.from.size() > 1; });
@@ -152,7 +154,9 @@ void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::
       }
     }
     for (const auto& [device, steps] : of_devices) {
+      const auto own = layers.find(device);
       place.device = device;
+      place.node = own == layers.end() ? layer : own->second;
       SumRuns sum;
       CopyRuns copy;
       std::vector<BufferUse> uses, written;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "convnet/plan/emitter.h"
@@ -48,7 +49,9 @@ std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay =
 
 /// Emits the tasks of a route, which move f32 numbers, or anything of as many bytes. Each device has a task
 /// for each chunk; it does the first stage for a chunk, the second for the chunk before, and so on, so that
-/// all links are busy all the time.
-void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks);
+/// all links are busy all the time. Tasks are for the layer of `place`, or for that of their device in
+/// `layers`.
+void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks,
+                const std::map<DeviceId, NodeId>& layers = {});
 
 }  // namespace convnet
