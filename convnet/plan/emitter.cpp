@@ -51,7 +51,7 @@ bool TaskEmitter::holds(BufferId id, const TensorDesc& want, DeviceId device) {
   return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == want.dims);
 }
 
-BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
+BufferId TaskEmitter::version(PlannedTensor& t, TensorDesc want, TaskPlace place) {
   if (!t.buffer.exists()) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
   if (holds(t.buffer, want, place.device)) return t.buffer;
   for (const BufferId copy : t.copies) {

@@ -67,8 +67,8 @@ class TaskEmitter {
                   std::vector<BufferUse> uses);
 
   /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
-  /// is none.
-  BufferId version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  /// is none. `want` is a copy because it may be that of a buffer, and new buffers move the others.
+  BufferId version(PlannedTensor& t, TensorDesc want, TaskPlace place);
   /// Returns the sum of tensors on several devices, in their order: a new tensor on `device` with the layout
   /// of `model`.
   Value sum_across(const std::vector<Value>& parts, Value model, const std::string& name, TaskPlace place);

@@ -146,3 +146,22 @@ TEST_CASE("hosts with a device each tell each other of costs that are not finite
     }
   }
 }
+
+TEST_CASE("statistics of bnorm have their dims on every device, however many buffers a plan has") {
+  for (const int devices : {17, 20, 23, 26, 29, 32, 40, 48}) {
+    INFO(devices << " devices");
+    PlannedNet net("wrn-16-4", true, false, devices);
+    const Plan& plan = net.plan(Phase::train, 4 * devices);
+    CHECK_NOTHROW(verify(plan, net.graph));
+    int copies = 0;
+    for (const Task& task : plan.tasks) {
+      if (task.kind != TaskKind::copy) continue;
+      const TensorDesc& from = plan.buffers[task.uses[0].buffer].desc;
+      const TensorDesc& to = plan.buffers[task.uses[1].buffer].desc;
+      CHECK(to.dims == from.dims);
+      CHECK(to.type == from.type);
+      ++copies;
+    }
+    CHECK(copies > 10 * devices);
+  }
+}
