@@ -166,7 +166,8 @@ const FileFormat* find_binary_format(std::string_view first) {
     return &kNetpbm;
   if (is_onnx(first)) return &kOnnx;
   if (is_caffemodel(first)) return &kCaffe;
-  if (first.size() >= 12 && little_endian(first, 8, 4) == masked_crc32c(first.substr(0, 8))) return &kTfRecord;
+  if (first.size() >= 12 && little_endian(first, 8, 4) == masked_crc32c(first.substr(0, 8)))
+    return &kTfRecord;
   if (first.size() > 8 && first[8] == '{' && little_endian(first, 0, 8) < (std::uint64_t{1} << 32))
     return &kSafetensors;
   if (first.size() > 2 && ((first[0] == '\x80' && first[1] >= 2 && first[1] <= 5) ||

@@ -34,7 +34,7 @@ struct NodeOrigin {
   bool implicit = false;     ///< has no section: made by a key of the layer below, or a gather
 };
 
-/// What the backward pass asks of a node.
+/// The facts about a node that the backward pass needs.
 struct NodeGradient {
   bool weights_below = false;  ///< this node or one below it has weights
   bool learns_below = false;   ///< this node or one below it has weights that are trained

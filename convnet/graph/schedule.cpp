@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "convnet/base/disjoint_sets.h"
 
 namespace convnet {
 namespace {
@@ -39,22 +40,6 @@ Table<NodeId, Rounds> rounds_of_runs(const Graph& graph) {
 bool is_scheduled(const Node& node) { return node.role != LayerRole::data; }
 
 void append(RunSchedule& to, const RunSchedule& more) { to.insert(to.end(), more.begin(), more.end()); }
-
-/// Sets of numbers that grow together.
-class DisjointSets {
- public:
-  explicit DisjointSets(std::size_t count) : parents_(count) {
-    std::iota(parents_.begin(), parents_.end(), 0);
-  }
-  std::size_t find(std::size_t i) {
-    while (parents_[i] != i) i = parents_[i] = parents_[parents_[i]];
-    return i;
-  }
-  void join(std::size_t a, std::size_t b) { parents_[find(a)] = find(b); }
-
- private:
-  std::vector<std::size_t> parents_;
-};
 
 using Edges = std::set<std::pair<std::size_t, std::size_t>>;
 

@@ -2,30 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
+
+#include "convnet/base/disjoint_sets.h"
 
 namespace convnet {
 namespace {
-
-/// Disjoint sets of nodes by index (union-find), each known by its smallest member.
-class Sets {
- public:
-  explicit Sets(std::size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
-  std::size_t find(std::size_t i) {
-    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
-  void join(std::size_t a, std::size_t b) {
-    std::tie(a, b) = std::minmax({find(a), find(b)});
-    parent_[b] = a;
-  }
-
- private:
-  std::vector<std::size_t> parent_;
-};
 
 class UnitFinder {
  public:
@@ -186,7 +169,7 @@ class UnitFinder {
   }
 
   const Graph& graph_;
-  Sets units_, counts_;
+  DisjointSets units_, counts_;
   Table<NodeId, std::vector<bool>>
       below_;  ///< by node: whether each node is one that it reads, maybe indirectly
 };

@@ -190,7 +190,7 @@ void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std
   const std::vector<int> microbatches = microbatches_of_this_run();
   std::vector<DeviceId> devices;
   for (const int m : microbatches) devices.push_back(at_.node->device(m));
-  const Exchange exchange(plan_.topology, devices);
+  const Exchange& exchange = emitter_.exchange(devices);
   if (exchange.stages() == 1) return merge_kept(microbatches, from, into, dims, merge);
   const Merging all{exchange, microbatches, from, into, dims, merge};
   const auto own = std::find(microbatches.begin(), microbatches.end(), at_.microbatch) - microbatches.begin();

@@ -80,7 +80,7 @@ class PlanBuilder : public Lowering {
   std::vector<int> microbatches_of_this_run() const;
   void merge_kept(const std::vector<int>& microbatches, const std::vector<std::string>& from,
                   const std::vector<std::string>& into, const Dims& dims, const Merge& merge);
-  /// What merge_replicas() was asked for, and the replicas of the run, which exchange their statistics.
+  /// The arguments of merge_replicas(), and the replicas of the run, which exchange their statistics.
   struct Merging {
     const Exchange& exchange;
     const std::vector<int>& microbatches;

@@ -109,9 +109,15 @@ BufferId TaskEmitter::broadcast(PlannedTensor& t, const TensorDesc& want,
   home.device = t.device;
   std::vector<BufferId> versions = {version(t, want, home)};
   for (std::size_t d = 1; d < devices.size(); ++d) versions.push_back(add_version(t, want, devices[d]));
-  const Route route = broadcast_route(Exchange(plan_.topology, devices), versions, 0, want.bytes());
+  const Route route = broadcast_route(exchange(devices), versions, 0, want.bytes());
   emit_route(*this, place, route, route_chunks(want.bytes(), route.size()), t.readers);
   return version(t, want, place);
+}
+
+const Exchange& TaskEmitter::exchange(const std::vector<DeviceId>& devices) {
+  const auto known = exchanges_.find(devices);
+  if (known != exchanges_.end()) return known->second;
+  return exchanges_.emplace(devices, Exchange(plan_.topology, devices)).first->second;
 }
 
 Value TaskEmitter::fetched(Value from, TaskPlace place) {
@@ -129,8 +135,7 @@ Value TaskEmitter::sum_across(const std::vector<Value>& parts, Value model, cons
   std::vector<DeviceId> devices;
   for (const Value part : parts) devices.push_back(tensor(part).device);
   const auto here = std::find(devices.begin(), devices.end(), place.device);
-  if (layout.type != DataType::f32 || here == devices.end() || devices.size() < 3 ||
-      !relays(layout, devices)) {
+  if (layout.type != DataType::f32 || here == devices.end() || !relays(layout, devices)) {
     std::vector<Value> values = parts;
     values.push_back(sum);
     emit_across(place, TaskKind::accumulate,
@@ -145,7 +150,7 @@ Value TaskEmitter::sum_across(const std::vector<Value>& parts, Value model, cons
     partial.push_back(add_buffer("partial " + name, BufferKind::gradient, devices[p], layout));
   }
   tensor(sum).buffer = add_buffer(name, BufferKind::gradient, place.device, layout);
-  const Route route = reduce_route(Exchange(plan_.topology, devices), own, partial, tensor(sum).buffer,
+  const Route route = reduce_route(exchange(devices), own, partial, tensor(sum).buffer,
                                    static_cast<int>(here - devices.begin()), layout.bytes());
   emit_route(*this, place, route, route_chunks(layout.bytes(), route.size()));
   return sum;

@@ -72,6 +72,8 @@ class TaskEmitter {
   /// Returns the sum of tensors on several devices, in their order: a new tensor on `device` with the layout
   /// of `model`.
   Value sum_across(const std::vector<Value>& parts, Value model, const std::string& name, TaskPlace place);
+  /// Returns the exchange of these devices. There are few lists of devices, which many moves share.
+  const Exchange& exchange(const std::vector<DeviceId>& devices);
   /// Returns a copy of a tensor on place.device, made from where the tensor is.
   Value fetched(Value from, TaskPlace place);
   /// Adds a version that exists from the beginning. Whoever writes the tensor writes it, too.
@@ -106,6 +108,7 @@ class TaskEmitter {
   const Routes routes_;
   const bool accumulates_;
   std::vector<PlannedTensor> tensors_;
+  std::map<std::vector<DeviceId>, Exchange> exchanges_;
 };
 
 }  // namespace convnet

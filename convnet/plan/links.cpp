@@ -102,7 +102,7 @@ std::vector<double> LinkTraffic::rates_of(const std::vector<std::size_t>& transf
     if (others > 0) share = left / static_cast<double>(others);
   }
   for (std::size_t k = 0; k < transfers.size(); ++k) rates[k] = smallest_share(transfers[k]);
-  // What was left may have been given away twice.
+  // Two links may both have given a transfer what they had left.
   for (auto& [link, load] : shares) {
     load = 0;
     for (const std::size_t m : on_link_[link]) load += rate_of(m);

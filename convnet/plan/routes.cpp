@@ -44,8 +44,8 @@ struct Relays {
   }
 };
 
-/// What goes to another host goes there once. Neighbours of the root then get it from there, because the
-/// root's own link is busy.
+/// The root sends its tensor once, to devices of other hosts if there are any. Its neighbours then get it
+/// from there, because the root's own link is busy.
 Relays relays_of(const Exchange& exchange, int root) {
   Relays relays{exchange.without(root), {}, {}};
   std::vector<int> near, far;
@@ -82,14 +82,11 @@ Route reduce_scatter_route(const Exchange& exchange, const std::vector<int>& own
   for (std::size_t k = 0; k < owners.size(); ++k) {
     std::vector<BufferId> so_far = parts;
     for (int stage = 0; stage < exchange.stages(); ++stage) {
-      for (int m = 0; m < exchange.members(); ++m) {
-        if (exchange.hop(m, owners[k]).stage <= stage) continue;
-        const std::vector<int> senders = exchange.senders(stage, m, owners[k]);
-        if (senders.size() == 1) continue;
-        RouteStep step{share_of(partial[at(m)], Access::write, k, owners.size(), bytes), {}};
+      for (const auto& [receiver, senders] : exchange.sums(stage, owners[k])) {
+        RouteStep step{share_of(partial[at(receiver)], Access::write, k, owners.size(), bytes), {}};
         for (const int sender : senders)
           step.from.push_back(share_of(so_far[at(sender)], Access::read, k, owners.size(), bytes));
-        so_far[at(m)] = partial[at(m)];
+        so_far[at(receiver)] = partial[at(receiver)];
         route[at(stage)].push_back(std::move(step));
       }
     }

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a task needs of a machine.
+/// The time and the transfers that a task takes on a machine.
 struct TaskNeeds {
   double own = 0;       ///< seconds of computing, of its own memory, and of the host's memory
   double overhead = 0;  ///< seconds after that

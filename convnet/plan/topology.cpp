@@ -1,7 +1,7 @@
 #include "convnet/plan/topology.h"
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -23,15 +23,15 @@ constexpr std::size_t kMostOnHost = 16, kMostHosts = 4;  // that all exchange da
 
 /// Returns the levels of an exchange: hosts, if there are several and some have several members, and blocks.
 std::vector<std::vector<int>> levels_of(const Topology& topology, const std::vector<DeviceId>& devices) {
-  std::vector<int> group;  // of each member, in the outermost level so far
-  std::map<int, int> hosts;
-  for (const DeviceId device : devices) hosts.emplace(topology.host(device), static_cast<int>(hosts.size()));
+  std::set<int> hosts;
+  for (const DeviceId device : devices) hosts.insert(topology.host(device));
   const bool by_host = hosts.size() > 1 && hosts.size() < devices.size();
   std::vector<std::vector<int>> levels;
-  int rank = 0;
-  for (auto& [host, index] : hosts) index = rank++;
+  std::vector<int> group;  // of each member, in the outermost level so far
   for (std::size_t m = 0; m < devices.size(); ++m)
-    group.push_back(by_host ? hosts.at(topology.host(devices[m])) : static_cast<int>(m));
+    group.push_back(
+        by_host ? static_cast<int>(std::distance(hosts.begin(), hosts.find(topology.host(devices[m]))))
+                : static_cast<int>(m));
   std::size_t count = by_host ? hosts.size() : devices.size();
   if (by_host) levels.push_back(group);
   if (hosts.size() == 1 && count <= kMostOnHost) return levels;
@@ -135,6 +135,16 @@ std::vector<int> Exchange::senders(int stage, int receiver, int owner) const {
     members.push_back(counterpart(stage - 1, child, owner));
   std::sort(members.begin(), members.end());
   return members;
+}
+
+std::vector<Exchange::Sum> Exchange::sums(int stage, int owner) const {
+  std::vector<Sum> all;
+  for (int member = 0; member < members(); ++member) {
+    if (hop(member, owner).stage <= stage) continue;  // it has sent its share
+    Sum sum{member, senders(stage, member, owner)};
+    if (sum.senders.size() > 1) all.push_back(std::move(sum));
+  }
+  return all;
 }
 
 std::vector<int> Exchange::in_turns() const {

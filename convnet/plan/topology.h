@@ -72,6 +72,14 @@ class Exchange {
   /// Returns the members from which `receiver` gets shares of the sum of `owner` in a stage, and itself, in
   /// order.
   std::vector<int> senders(int stage, int receiver, int owner) const;
+  /// The members from which a receiver gets shares in a stage, and itself.
+  struct Sum {
+    int receiver = 0;
+    std::vector<int> senders;
+  };
+  /// Returns the sums of a stage on the way to `owner`, by receiver. All of them may be made at the same
+  /// time.
+  std::vector<Sum> sums(int stage, int owner) const;
 
   /// Returns all members in an order that alternates between the outermost groups, and within them likewise.
   std::vector<int> in_turns() const;

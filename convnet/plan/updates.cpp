@@ -129,7 +129,7 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
 /// stage of their exchange brings.
 std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& w,
                                                            const std::vector<BufferId>& gradients) {
-  const Exchange exchange = exchange_of(w);
+  const Exchange& exchange = exchange_of(w);
   std::vector<std::vector<Partial>> partials;
   for (const UpdateShard& shard : w.shards) {
     partials.emplace_back();
@@ -403,7 +403,7 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
 /// Adds the ranges of `shards` that the replicas of `w` fetch, the way of the sums back.
 void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards,
                                Fetches& fetches) const {
-  const Exchange exchange = exchange_of(w);
+  const Exchange& exchange = exchange_of(w);
   for (int replica = 0; replica < graph_.nodes[w.node].replicas(); ++replica) {
     for (const UpdateShard& shard : shards) {
       if (shard.replica == replica || shard.count == 0) continue;
@@ -477,7 +477,7 @@ BufferId UpdateWriter::non_finite_flag(DeviceId device, TaskPlace place) {
 /// back, as sums do.
 void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
   const std::vector<DeviceId> all(devices().begin(), devices().end());
-  const Exchange exchange(plan_.topology, all);
+  const Exchange& exchange = emitter_.exchange(all);
   const auto count = static_cast<int>(all.size());
   const auto device = [&](int member) { return all[static_cast<std::size_t>(member)]; };
   std::vector<BufferId> flags;  // by member
@@ -488,11 +488,10 @@ void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
     return;
   }
   for (int stage = 0; stage < exchange.stages(); ++stage) {
-    for (int member = 0; member < count; ++member) {
-      if (exchange.hop(member, 0).stage <= stage) continue;
+    for (const auto& [receiver, senders] : exchange.sums(stage, 0)) {
       std::vector<BufferId> read;
-      for (const int sender : exchange.senders(stage, member, 0)) read.push_back(flag(sender));
-      if (read.size() > 1) flag(member) = any_non_finite(read, device(member), place);
+      for (const int sender : senders) read.push_back(flag(sender));
+      flag(receiver) = any_non_finite(read, device(receiver), place);
     }
   }
   for (int stage = exchange.stages() - 1; stage >= 0; --stage) {

@@ -76,8 +76,8 @@ class UpdateWriter {
   using Fetches = std::map<int, std::vector<FetchedRange>, std::greater<>>;
 
   /// The replicas of a matrix as they exchange its gradients and weights.
-  Exchange exchange_of(const WeightBuffers& w) const {
-    return Exchange(plan_.topology, graph_.nodes[w.node].gpus);
+  const Exchange& exchange_of(const WeightBuffers& w) const {
+    return emitter_.exchange(graph_.nodes[w.node].gpus);
   }
   void flush(TaskPlace place);
   void add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place);

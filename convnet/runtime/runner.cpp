@@ -235,12 +235,12 @@ Runner::Slot& Runner::filled(Prepared& ready, const Matrices& matrices) {
 }
 
 /// Begins to send or receive a message.
-std::shared_ptr<const Transfer> Runner::transfer(const Plan& plan, TaskId t,
-                                                 std::vector<Transport::Piece> pieces, StepState& state,
-                                                 std::function<void()> go_on) {
+std::shared_ptr<const MessageTransfer> Runner::transfer(const Plan& plan, TaskId t,
+                                                        std::vector<Transport::Piece> pieces,
+                                                        StepState& state, std::function<void()> go_on) {
   const Task& task = plan.tasks[t];
   const int peer = plan.topology.process(plan.tasks[task.partner].device);
-  auto transfer = std::make_shared<Transfer>(std::move(go_on));
+  auto transfer = std::make_shared<MessageTransfer>(std::move(go_on));
   state.add(transfer);
   const auto ended = [transfer] { transfer->end(); };
   try {

@@ -118,7 +118,7 @@ class Runner {
   /// A message on its way between a device and the transport, in the host's memory.
   struct Message {
     std::unique_ptr<DeviceMemory> staging;  ///< its pieces, one after the other
-    std::shared_ptr<const Transfer> transfer;
+    std::shared_ptr<const MessageTransfer> transfer;
     std::shared_ptr<const Mark> copied;  ///< the last copy from or to the device
   };
   /// A plan as it is put into the queues: memory that the plan does not count.
@@ -157,8 +157,9 @@ class Runner {
   void begin(InFlight& step);
   void begin_oldest();
   void record(Prepared& ready, Slot& slot);
-  std::shared_ptr<const Transfer> transfer(const Plan& plan, TaskId t, std::vector<Transport::Piece> pieces,
-                                           StepState& state, std::function<void()> go_on = nullptr);
+  std::shared_ptr<const MessageTransfer> transfer(const Plan& plan, TaskId t,
+                                                  std::vector<Transport::Piece> pieces, StepState& state,
+                                                  std::function<void()> go_on = nullptr);
 
   TaskTimes times_of(const InFlight& step) const;
   void wait_for(const Mark& mark, const std::function<std::string()>& report,

@@ -13,10 +13,10 @@
 namespace convnet {
 
 /// A message between two processes, while the transport sends or receives it.
-class Transfer {
+class MessageTransfer {
  public:
   /// `go_on` (optional) is called once: when the message has ended, or its step has failed.
-  explicit Transfer(std::function<void()> go_on) : go_on_(std::move(go_on)) {}
+  explicit MessageTransfer(std::function<void()> go_on) : go_on_(std::move(go_on)) {}
 
   void end() {
     ended_ = true;
@@ -45,7 +45,7 @@ class StepState {
         std::remove_if(transfers_.begin(), transfers_.end(), [](const auto& t) { return t->ended(); }),
         transfers_.end());
   }
-  void add(const std::shared_ptr<Transfer>& transfer) {
+  void add(const std::shared_ptr<MessageTransfer>& transfer) {
     const std::lock_guard lock(mutex_);
     transfers_.push_back(transfer);
     if (failed_) transfer->let_go();
@@ -86,7 +86,7 @@ class StepState {
   mutable std::mutex mutex_;  ///< guards the error and the list
   std::atomic<bool> failed_ = false;
   std::exception_ptr error_;
-  std::vector<std::shared_ptr<Transfer>> transfers_;
+  std::vector<std::shared_ptr<MessageTransfer>> transfers_;
 };
 
 }  // namespace convnet

@@ -241,29 +241,8 @@ TEST_CASE("every layer type gives the answer of one device") {
 
 TEST_CASE("gradient checks work on several devices and leave the weights as they were") {
   for (const PlacedNet& net : {data_parallel_nets()[2], column_per_device_nets()[0],
-                               replicated_trunk_nets()[0], replicated_head_nets()[0]}) {
-    INFO(net.name);
-    SmallNet placed(net.placed, kImage, kClasses, net.options);
-    placed.prepare(Phase::check, 5);
-    const auto before = placed.tensors();
-    const Minibatch batch = random_minibatch(kImage, 5, kClasses, 1);
-    StepInputs inputs;
-    inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
-                       reinterpret_cast<const std::byte*>(batch.labels.data())};
-    inputs.rates = placed.net().rates(0);
-    std::size_t right = 0;
-    const std::vector<GradientReport> reports = placed.net().check_gradients(5, inputs);
-    for (const GradientReport& report : reports) {
-      INFO(report.name << ", error " << report.error);
-      CHECK(report.verdict != Verdict::wrong);
-      right += report.verdict == Verdict::right ? 1 : 0;
-    }
-    CHECK(2 * right > reports.size());
-    for (const auto& [name, tensor] : placed.tensors()) {
-      INFO(name);
-      CHECK(tensor.values == before.at(name).values);
-    }
-  }
+                               replicated_trunk_nets()[0], replicated_head_nets()[0]})
+    check_gradients(net);
 }
 
 TEST_CASE("initial weights do not depend on devices") {

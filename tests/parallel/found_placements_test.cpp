@@ -96,9 +96,7 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
       machine.link_bandwidth = {link};
       question.links = machine;
       question.target = [&](int) { return target; };
-      question.predict = [&](const Plan& plan, int) {
-        return simulate(plan, machine, Precision::fp32);
-      };
+      question.predict = [&](const Plan& plan, int) { return simulate(plan, machine, Precision::fp32); };
       const PlacedCandidate best = search_placement(question).candidates[0];
       INFO(best.description);
       GraphOptions there{true, true, 4, false};

@@ -645,4 +645,24 @@ void check_same_outputs(const PlacedNet& net) {
   }
 }
 
+void check_gradients(const PlacedNet& net) {
+  INFO(net.name);
+  SmallNet placed(net.placed, kImage, kClasses, net.options);
+  placed.prepare(Phase::check, 5);
+  const auto before = placed.tensors();
+  const Minibatch batch = random_minibatch(kImage, 5, kClasses, 1);
+  std::size_t right = 0;
+  const std::vector<GradientReport> reports = placed.net().check_gradients(5, placed.inputs_of(batch, 0));
+  for (const GradientReport& report : reports) {
+    INFO(report.name << ", error " << report.error);
+    CHECK(report.verdict != Verdict::wrong);
+    right += report.verdict == Verdict::right ? 1 : 0;
+  }
+  CHECK(2 * right > reports.size());
+  for (const auto& [name, tensor] : placed.tensors()) {
+    INFO(name);
+    CHECK(tensor.values == before.at(name).values);
+  }
+}
+
 }  // namespace convnet::test

@@ -94,6 +94,8 @@ double distance(const Trained& a, const Trained& b);
 inline const double kSumsTolerance = rounding_of(24 * 12 * 12);
 /// The answer of several devices is that of one, to the order of sums.
 void check_same_answer(const Trained& actual, const Trained& expected, double tolerance = kSumsTolerance);
+/// Checks the gradients of the placed net on five images, and that its weights stay as they were.
+void check_gradients(const PlacedNet& net);
 void check_same_bits(const Trained& actual, const Trained& expected);
 
 }  // namespace convnet::test

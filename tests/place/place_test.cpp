@@ -31,9 +31,7 @@ struct Asked {
     question.target = [this](int) {
       return std::shared_ptr<const Target>(target.get(), [](const Target*) {});
     };
-    question.predict = [this](const Plan& plan, int) {
-      return simulate(plan, model, Precision::fp32);
-    };
+    question.predict = [this](const Plan& plan, int) { return simulate(plan, model, Precision::fp32); };
     question.links = model;
     question.threads = 2;
   }
