@@ -47,13 +47,17 @@ class ConcatLayer : public Layer {
 
   void backward(Lowering& l) const override {
     if (inputs.size() == 1) return l.backward_unchanged();
+    Split op{output.dims(l.microbatch().images), {}};
+    std::vector<Value> args = {l.output_gradient()};
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (l.wants_input_gradient(i))
-        l.run(Split{output.dims(l.microbatch().images), inputs[i].dims(l.microbatch().images), offset},
-              {l.output_gradient(), l.input_gradient(i)});
+      if (l.wants_input_gradient(i)) {
+        op.to.push_back({inputs[i].dims(l.microbatch().images), offset});
+        args.push_back(l.input_gradient(i));
+      }
       offset += inputs[i].size();
     }
+    l.run(op, args);
   }
 
  private:

@@ -84,25 +84,40 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
     Lifetime life;
     std::optional<Stream> stream;  ///< of all uses, if these are on one stream of the device
     std::size_t uses;              ///< index into `groups`
+    bool shares_bytes(const Placed& other) const { return begin < other.end && other.begin < end; }
   };
-  std::vector<Placed> placed;  // by begin
+  std::vector<Placed> placed;  // by begin; of those at one place, the last ones that are used first
   std::vector<TaskOrder::Group> groups;
   std::int64_t needed = 0;
+  BufferId last;
   for (const BufferId b : buffers) {
     Buffer& buffer = plan.buffers[b];
     Placed own{0, 0, lives[b], std::nullopt, groups.size()};
+    // Equal results of one task find no place below each other: the search goes on behind the one before.
+    if (last.exists() && plan.buffers[last].bytes == buffer.bytes && lives[last].first == own.life.first)
+      own.begin = plan.buffers[last].offset + aligned(buffer.bytes);
+    last = b;
     groups.push_back(order.group(tasks[b]));
     const auto on_stream_of_first = [&](TaskId t) {
       return plan.tasks[t].device == buffer.device && plan.tasks[t].stream == plan.tasks[tasks[b][0]].stream;
     };
     if (!tasks[b].empty() && std::all_of(tasks[b].begin(), tasks[b].end(), on_stream_of_first))
       own.stream = plan.tasks[tasks[b][0]].stream;
+    // The last buffers that were found to be used before this one, and after it. Those that have bytes in
+    // common with the one before, and are used before it, need no comparison.
+    const Placed *before = nullptr, *after = nullptr;
     const auto may_share = [&](const Placed& other) {
       // The order of the list is one of those that dependencies allow, and that of a stream.
       if (own.life.overlaps(other.life)) return false;
       if (own.stream && own.stream == other.stream) return true;
       const bool first = own.life.first < other.life.first;
-      return order.all_before(groups[first ? own.uses : other.uses], groups[first ? other.uses : own.uses]);
+      const Placed*& known = first ? after : before;
+      if (known != nullptr && known->shares_bytes(other) && (known->life.first < other.life.first) == first)
+        return true;
+      if (!order.all_before(groups[first ? own.uses : other.uses], groups[first ? other.uses : own.uses]))
+        return false;
+      known = &other;
+      return true;
     };
     for (const Placed& other : placed) {
       if (other.begin - own.begin >= buffer.bytes) break;
@@ -113,7 +128,10 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
     own.end = own.begin + aligned(buffer.bytes);
     needed = std::max(needed, own.end);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), own,
-                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+                                   [](const Placed& x, const Placed& y) {
+                                     return std::pair(x.begin, y.life.first) <
+                                            std::pair(y.begin, x.life.first);
+                                   }),
                   own);
   }
   return needed;

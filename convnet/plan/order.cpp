@@ -191,11 +191,20 @@ TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
   std::sort(tasks.begin(), tasks.end(),
             [&](TaskId a, TaskId b) { return std::pair(column_of(a), a) < std::pair(column_of(b), b); });
   Group group;
+  if (tasks.empty()) return group;
+  std::vector<TaskId> last;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i == 0 || column_of(tasks[i]) != column_of(tasks[i - 1])) group.first.push_back(tasks[i]);
-    if (i + 1 == tasks.size() || column_of(tasks[i]) != column_of(tasks[i + 1]))
-      group.last.push_back(tasks[i]);
+    if (i + 1 == tasks.size() || column_of(tasks[i]) != column_of(tasks[i + 1])) last.push_back(tasks[i]);
   }
+  // What comes after the earliest task, as the readers of a tensor come after its writer, says nothing more;
+  // nor does what comes before the latest one.
+  std::sort(group.first.begin(), group.first.end());
+  std::sort(last.rbegin(), last.rend());
+  std::erase_if(group.first,
+                [&, earliest = group.first.front()](TaskId t) { return is_before(earliest, t); });
+  std::erase_if(last, [&, latest = last.front()](TaskId t) { return is_before(t, latest); });
+  for (const TaskId t : last) group.last.emplace_back(column_of(t), places_[t].index);
   constexpr std::size_t kMostCompared = 8;
   if (group.first.size() <= kMostCompared) return group;
   Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
@@ -206,9 +215,17 @@ TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
 }
 
 bool TaskOrder::all_before(const Group& a, const Group& b) const {
-  return std::all_of(a.last.begin(), a.last.end(), [&](TaskId last) {
-    if (!b.before_first.empty()) return b.before_first[column(places_[last])] > places_[last].index;
-    return std::all_of(b.first.begin(), b.first.end(), [&](TaskId first) { return is_before(last, first); });
+  const auto has_all = [&](const auto& count) {
+    return std::all_of(a.last.begin(), a.last.end(),
+                       [&](const auto& last) { return count(last.first) > last.second; });
+  };
+  if (!b.before_first.empty()) return has_all([&](std::size_t c) { return b.before_first[c]; });
+  return std::all_of(b.first.begin(), b.first.end(), [&](TaskId first) {
+    const Clock& clock = clocks_[first];
+    const Counts& shared = shared_[clock.shared];
+    const std::size_t own = first_column(places_[first].device),
+                      end = own + static_cast<std::size_t>(streams_);
+    return has_all([&](std::size_t c) { return c >= own && c < end ? clock.own[c - own] : shared[c]; });
   });
 }
 

@@ -35,7 +35,9 @@ class TaskOrder {
 
   /// A set of tasks. Streams run in order, so it is enough to keep its first and last task on each stream.
   struct Group {
-    std::vector<TaskId> first, last;
+    std::vector<TaskId> first;
+    /// Columns of counts of the last tasks, and their indices on their streams.
+    std::vector<std::pair<std::size_t, int>> last;
     /// By device and stream: number of tasks that have ended when any task of the group starts. Empty for
     /// groups on few streams, for which comparing tasks is faster.
     std::vector<int> before_first;

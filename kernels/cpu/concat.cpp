@@ -9,11 +9,7 @@ namespace {
 
 std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); }
 
-/// Part of the features of a larger tensor.
-struct Part {
-  Dims dims;
-  std::int64_t offset = 0;  ///< index of its first feature in (C,H,W) order
-};
+using Part = Split::Part;  // part of the features of a larger tensor
 
 /// Returns whether each part is a run of the memory of `whole` if all of them are stored as nChw{block}c.
 bool fits_blocks(const Dims& whole, const std::vector<Part>& parts, std::int64_t block) {
@@ -62,10 +58,21 @@ std::vector<TensorDesc> tensors_in(const Form& form, const OpDesc& op) {
   return tensors;
 }
 
-/// Returns the number of elements of one image in memory.
-std::int64_t stored_features(const Dims& dims, std::int64_t block) {
-  if (block == 1) return features(dims);
-  return (dims[1] + block - 1) / block * block * dims[2] * dims[3];
+/// Returns the number of bytes of one image in memory.
+std::int64_t stored_bytes(const Dims& dims, const Form& form) {
+  if (form.block == 1) return features(dims) * size_of(form.type);
+  return (dims[1] + form.block - 1) / form.block * form.block * dims[2] * dims[3] * size_of(form.type);
+}
+
+/// The bytes of each image of the whole tensor that are a part.
+struct Run {
+  std::int64_t begin, bytes;
+};
+std::vector<Run> runs_of(const std::vector<Part>& parts, const Form& form) {
+  std::vector<Run> runs;
+  for (const Part& part : parts)
+    runs.push_back({part.offset * size_of(form.type), stored_bytes(part.dims, form)});
+  return runs;
 }
 
 /// Copies `count` bytes of every image.
@@ -87,29 +94,25 @@ Prepared prepare(const Concat& op, const LayoutHints& hints) {
   }
   if (offset != features(op.to)) throw std::logic_error("concat: the inputs do not fill " + to_string(op.to));
   const Form form = choose_form(op, op.to, parts, hints);
-  std::vector<std::int64_t> offsets, counts;
-  for (const Part& part : parts) {
-    offsets.push_back(part.offset * size_of(form.type));
-    counts.push_back(stored_features(part.dims, form.block) * size_of(form.type));
-  }
-  const std::int64_t stride = stored_features(op.to, form.block) * size_of(form.type);
   return std::make_shared<KernelOp>(
-      tensors_in(form, op), [offsets, counts, stride, n = op.to[0]](std::span<std::byte* const> args) {
-        for (std::size_t k = 0; k < counts.size(); ++k)
-          copy_runs(n, args[k], counts[k], args.back() + offsets[k], stride, counts[k]);
+      tensors_in(form, op), [runs = runs_of(parts, form), stride = stored_bytes(op.to, form),
+                             n = op.to[0]](std::span<std::byte* const> args) {
+        for (std::size_t k = 0; k < runs.size(); ++k)
+          copy_runs(n, args[k], runs[k].bytes, args.back() + runs[k].begin, stride, runs[k].bytes);
       });
 }
 
 Prepared prepare(const Split& op, const LayoutHints& hints) {
-  if (op.offset < 0 || op.offset + features(op.to) > features(op.from))
-    throw std::logic_error("split: " + to_string(op.to) + " does not fit into " + to_string(op.from));
-  const Form form = choose_form(op, op.from, {{op.to, op.offset}}, hints);
-  const std::int64_t size = size_of(form.type);
-  const std::int64_t count = stored_features(op.to, form.block) * size;
-  const std::int64_t stride = stored_features(op.from, form.block) * size;
+  for (const Part& part : op.to) {
+    if (part.offset < 0 || part.offset + features(part.dims) > features(op.from))
+      throw std::logic_error("split: " + to_string(part.dims) + " does not fit into " + to_string(op.from));
+  }
+  const Form form = choose_form(op, op.from, op.to, hints);
   return std::make_shared<KernelOp>(
-      tensors_in(form, op), [=, n = op.to[0], offset = op.offset * size](std::span<std::byte* const> args) {
-        copy_runs(n, args[0] + offset, stride, args[1], count, count);
+      tensors_in(form, op), [runs = runs_of(op.to, form), stride = stored_bytes(op.from, form),
+                             n = op.from[0]](std::span<std::byte* const> args) {
+        for (std::size_t k = 0; k < runs.size(); ++k)
+          copy_runs(n, args[0] + runs[k].begin, stride, args[k + 1], runs[k].bytes, runs[k].bytes);
       });
 }
 

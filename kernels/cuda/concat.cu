@@ -49,15 +49,23 @@ Prepared prepare(const Concat& op, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const Split& op, const OpForm& form, const Context&) {
-  if (op.offset < 0 || op.offset + features(op.to) > features(op.from))
-    throw std::logic_error("split: " + to_string(op.to) + " does not fit into " + to_string(op.from));
-  const Part part{view_of(form.args[1]), view_of(form.args[0]), op.offset};
+  const View whole = view_of(form.args[0]);
+  std::vector<Part> parts;
+  for (std::size_t k = 0; k < op.to.size(); ++k) {
+    const auto& [dims, offset] = op.to[k];
+    if (offset < 0 || offset + features(dims) > features(op.from))
+      throw std::logic_error("split: " + to_string(dims) + " does not fit into " + to_string(op.from));
+    parts.push_back({view_of(form.args[k + 1]), whole, offset});
+  }
   return std::make_shared<KernelOp>(
-      form, [part](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_each(stream, part.part.size(),
-                 [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[part.in_whole(i)]; });
+      form, [parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        for (std::size_t k = 0; k < parts.size(); ++k) {
+          const Part part = parts[k];
+          const float* src = as_floats(args[0]);
+          float* dst = as_floats(args[k + 1]);
+          for_each(stream, part.part.size(),
+                   [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[part.in_whole(i)]; });
+        }
       });
 }
 

@@ -162,13 +162,21 @@ struct Concat {
     return all;
   }
 };
-/// dst = the features [offset, offset + size of dst) of each image of src, in (C,H,W) order.
+/// Each dst = the features [offset, offset + size of dst) of each image of src, in (C,H,W) order.
 struct Split {
-  Dims from, to;
-  std::int64_t offset = 0;
+  struct Part {
+    Dims dims;
+    std::int64_t offset = 0;
+  };
+  Dims from;
+  std::vector<Part> to;
 
   std::string name() const { return "split"; }
-  std::vector<Argument> arguments() const { return args::src_to_dst(from, to); }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = {args::read("src", from)};
+    for (const Part& part : to) all.push_back(args::write("dst", part.dims));
+    return all;
+  }
 };
 
 /// y_j = sum over k < stride of x_{j*stride+k}. x is (N,C), y is (N,C/stride).

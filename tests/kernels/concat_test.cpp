@@ -70,7 +70,7 @@ TEST_CASE("concat and split: the features of one image after the other", "[conca
       std::int64_t offset = 0;
       for (std::size_t k = 0; k < sizes.size(); ++k) {
         INFO("part " << k);
-        const auto split = cpu::prepare(Split{c.to, c.from[k], offset}, {hint(c.to, block)});
+        const auto split = cpu::prepare(Split{c.to, {{c.from[k], offset}}}, {hint(c.to, block)});
         if (blocked) CHECK(all_in(split, block));
         CHECK(results_of(split, {whole})[0] == inputs[k]);
         offset += sizes[k];
@@ -100,7 +100,7 @@ TEST_CASE("split takes features from anywhere", "[concat]") {
     for (std::int64_t i = 0; i < 2 * size; ++i)
       expected.push_back(x[static_cast<std::size_t>(i / size * 240 + part.offset + i % size)]);
     for (int block : {1, 16}) {
-      const auto op = cpu::prepare(Split{from, part.to, part.offset}, {activations(from, block)});
+      const auto op = cpu::prepare(Split{from, {{part.to, part.offset}}}, {activations(from, block)});
       CHECK(all_in(op, part.blocked ? block : 1));
       CHECK(results_of(op, {x})[0] == expected);
     }
@@ -113,13 +113,13 @@ TEST_CASE("concat takes the layout that an argument lies in already", "[concat]"
   CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {plain, blocked}), 16));
   CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {plain, plain}), 1));
   CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {}), 1));
-  CHECK(all_in(cpu::prepare(Split{to, from, 0}, {std::nullopt, blocked}), 16));
+  CHECK(all_in(cpu::prepare(Split{to, {{from, 0}}}, {std::nullopt, blocked}), 16));
 }
 
 TEST_CASE("concat and split that do not fit are bugs", "[concat]") {
   CHECK_THROWS_AS(cpu::prepare(Concat{{{2, 3}, {2, 4}}, {2, 8}}, {}), std::logic_error);
-  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {2, 3}, 6}, {}), std::logic_error);
-  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {2, 3}, -1}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {{{2, 3}, 6}}}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {{{2, 3}, -1}}}, {}), std::logic_error);
 }
 
 TEST_CASE("group sums and their gradient match the reference", "[concat]") {

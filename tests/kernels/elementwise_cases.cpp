@@ -73,16 +73,20 @@ void add_eltwise(std::vector<OpCase>& cases) {
 void add_moves(std::vector<OpCase>& cases) {
   for (const ConcatCase& c : concats()) {
     cases.push_back({.op = Concat{c.from, c.to}, .tolerance = 0});
+    Split all{c.to, {}};
     std::int64_t offset = 0;
     for (const Dims& part : c.from) {
-      cases.push_back({.op = Split{c.to, part, offset}, .tolerance = 0});
+      all.to.push_back({part, offset});
+      cases.push_back({.op = Split{c.to, {all.to.back()}}, .tolerance = 0});
       offset += element_count({part.begin() + 1, part.end()});
     }
+    cases.push_back({.op = all, .tolerance = 0});
   }
-  for (const Split& op : std::vector<Split>{{{2, 40, 2, 3}, {2, 16, 2, 3}, 48},
-                                            {{2, 40, 2, 3}, {2, 16, 3, 2}, 95},  // from within a map
-                                            {{2, 40, 2, 3}, {2, 7}, 101},
-                                            {{2, 40, 2, 3}, {2, 1, 1, 1}, 239}})
+  for (const Split& op : std::vector<Split>{{{2, 40, 2, 3}, {{{2, 16, 2, 3}, 48}}},
+                                            {{2, 40, 2, 3}, {{{2, 16, 3, 2}, 95}}},  // from within a map
+                                            {{2, 40, 2, 3}, {{{2, 7}, 101}}},
+                                            {{2, 40, 2, 3}, {{{2, 1, 1, 1}, 239}}},
+                                            {{2, 40, 2, 3}, {{{2, 1, 1, 1}, 239}, {{2, 16, 2, 3}, 48}}}})
     cases.push_back({.op = op, .tolerance = 0});
   std::vector<GroupSumForward> sums = group_sums();
   sums.push_back({0, 6, 2});
