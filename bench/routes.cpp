@@ -6,10 +6,12 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "convnet/plan/exchange.h"
 #include "convnet/plan/links.h"
 #include "convnet/plan/order.h"
 #include "convnet/plan/routes.h"
@@ -61,11 +63,17 @@ Machine machine_by_lot(std::mt19937& lot, bool equal_links) {
 
 Exchange exchange_of(const Machine& machine) {
   std::vector<std::vector<int>> levels;
+  Exchange::Rates rates{machine.model.link_bandwidth, {}};
   for (const SwitchLevel& level : machine.model.switches) {
     levels.emplace_back();
-    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) levels.back().push_back(level.group(d));
+    rates.groups.emplace_back();
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
+      const int group = level.group(d);
+      levels.back().push_back(group);
+      if (group == std::ssize(rates.groups.back())) rates.groups.back().push_back(level.bandwidth_of(group));
+    }
   }
-  return {static_cast<std::size_t>(machine.devices), levels};
+  return {static_cast<std::size_t>(machine.devices), levels, std::move(rates)};
 }
 
 /// Bytes that must enter and leave a set of `inside` of all devices; `root` says whether it contains the
@@ -105,10 +113,10 @@ struct Move {
   double sent = 0;  ///< bytes that all devices must send together, for each byte and each device but one
 };
 
-std::vector<int> all_members(const Exchange& exchange) {
+std::vector<SharedRange> ranges_of(const Exchange& exchange, std::int64_t bytes, bool weighted) {
   std::vector<int> all(static_cast<std::size_t>(exchange.members()));
-  for (int m = 0; m < exchange.members(); ++m) all[static_cast<std::size_t>(m)] = m;
-  return all;
+  std::iota(all.begin(), all.end(), 0);
+  return shared_ranges(exchange, all, bytes, 256, weighted);
 }
 
 double simulated(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
@@ -129,11 +137,13 @@ double simulated(const Machine& machine, const Move& move, std::int64_t bytes, c
 }
 
 void run() {
-  const auto everywhere = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
-    return all_gather_route(exchange, all_members(exchange), buffers[1], bytes);
+  // Data that is gathered lies where it was made, in equal parts; sums may be anywhere.
+  const auto everywhere = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes,
+                             bool weighted) {
+    return all_gather_route(exchange, ranges_of(exchange, bytes, weighted), buffers[1]);
   };
-  const auto sums = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
-    return reduce_scatter_route(exchange, all_members(exchange), buffers[0], buffers[1], bytes);
+  const auto sums = [](const Exchange& exchange, const auto& buffers, std::int64_t bytes, bool weighted) {
+    return reduce_scatter_route(exchange, ranges_of(exchange, bytes, weighted), buffers[0], buffers[1]);
   };
   const std::vector<Move> moves = {{"broadcast",
                                     [](double inside, double all, bool root) {
@@ -148,7 +158,7 @@ void run() {
                                       return Crossing{(all - inside) / all, inside / all};
                                     },
                                     [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
-                                      return everywhere(exchange, buffers, bytes);
+                                      return everywhere(exchange, buffers, bytes, false);
                                     },
                                     1},
                                    {"reduce-scatter",
@@ -156,7 +166,7 @@ void run() {
                                       return Crossing{inside / all, (all - inside) / all};
                                     },
                                     [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
-                                      return sums(exchange, buffers, bytes);
+                                      return sums(exchange, buffers, bytes, false);
                                     },
                                     1},
                                    {"all-reduce",
@@ -164,8 +174,8 @@ void run() {
                                       return Crossing{1, 1};
                                     },
                                     [&](const auto& exchange, const auto& buffers, std::int64_t bytes) {
-                                      Route route = sums(exchange, buffers, bytes);
-                                      for (auto& stage : everywhere(exchange, buffers, bytes))
+                                      Route route = sums(exchange, buffers, bytes, true);
+                                      for (auto& stage : everywhere(exchange, buffers, bytes, true))
                                         route.push_back(std::move(stage));
                                       return route;
                                     },

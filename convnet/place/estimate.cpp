@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "convnet/plan/exchange.h"
 #include "convnet/plan/links.h"
 
 namespace convnet {
@@ -51,11 +52,14 @@ double PlacementEstimate::sum_seconds(const Spread& spread) const {
     const Exchange exchange(topology_, replicas);
     const auto device = [&](int member) { return replicas[static_cast<std::size_t>(member)]; };
     for (int owner = 0; owner < spread.replicas(); ++owner) {
-      for (int member = 0; member < spread.replicas(); ++member) {
-        if (member == owner) continue;
-        const int receiver = exchange.hop(member, owner).receiver;
-        transfers.push_back({device(member), device(receiver), 1.0 / spread.count});
-        transfers.push_back({device(receiver), device(member), 1.0 / spread.count});
+      for (const Exchange::Share& share : exchange.shares(owner)) {
+        const double size = (share.end - share.begin) / spread.count;
+        for (int member = 0; member < spread.replicas(); ++member) {
+          if (member == owner) continue;
+          const int receiver = exchange.hop(member, share).receiver;
+          transfers.push_back({device(member), device(receiver), size});
+          transfers.push_back({device(receiver), device(member), size});
+        }
       }
     }
   }

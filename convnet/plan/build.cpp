@@ -213,7 +213,7 @@ void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::ve
 void PlanBuilder::bring_merged(const Merging& all, int member) {
   const int microbatch = all.microbatches[static_cast<std::size_t>(member)];
   if (states_[at_.node->id][static_cast<std::size_t>(microbatch)].kept.contains(all.into[0])) return;
-  const Exchange::Hop hop = all.exchange.hop(member, 0);
+  const Exchange::Hop hop = all.exchange.hop(member, all.exchange.whole(0));
   const bool owner = hop.stage == all.exchange.stages();
   std::vector<Value> values;
   if (owner) {
@@ -240,7 +240,7 @@ PlanBuilder::Statistics PlanBuilder::merged_by_stage(const Merging& all, int sta
     return own;
   }
   std::vector<Statistics> parts;
-  for (const int sender : all.exchange.senders(stage, member, 0))
+  for (const int sender : all.exchange.senders(stage, member, all.exchange.whole(0)))
     parts.push_back(merged_by_stage(all, stage - 1, sender));
   if (parts.size() == 1) return parts[0];
   Statistics merged;

@@ -125,12 +125,12 @@ class NetBuffersBuilder {
     int first = 0;
     if (!cut) first = static_cast<int>(made_.weights.size());
     if (cut && shards < node.replicas()) first = std::exchange(next_owner_, next_owner_ + shards);
-    const std::vector<int> owners = shard_owners(node, first, shards);
-    for (int s = 0; s < shards; ++s) {
+    for (const SharedRange& range : shard_ranges(node, layout.bytes(), first, shards)) {
       UpdateShard shard;
-      shard.replica = owners[static_cast<std::size_t>(s)];
-      shard.begin = shard_begin(layout, s, shards);
-      shard.count = shard_begin(layout, s + 1, shards) - shard.begin;
+      shard.replica = range.share.owner;
+      shard.share = range.share;
+      shard.begin = range.begin / size_of(DataType::f32);
+      shard.count = range.bytes / size_of(DataType::f32);
       const DeviceId device = node.device(shard.replica);
       const TensorDesc floats{{shard.count}, DataType::f32, nullptr};
       shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
@@ -151,25 +151,21 @@ class NetBuffersBuilder {
     w.averages.push_back(shard);
   }
 
-  /// Returns the replicas that own the shards, in the order of the shards, from the `first` in turn. Shards
-  /// that a replica sums or fetches together are neighbours.
-  std::vector<int> shard_owners(const Node& node, int first, int shards) const {
+  /// Cuts so many bytes into `shards` shards, whose owners are the replicas from the `first` in turn. Shards
+  /// that a replica sums or fetches together are neighbours. A shard between hosts of different sizes may be
+  /// several ranges.
+  std::vector<SharedRange> shard_ranges(const Node& node, std::int64_t bytes, int first, int shards) const {
+    constexpr std::int64_t kAligned = 64;  // bytes of a cache line
     const Exchange exchange(options_.topology, node.gpus);
     const std::vector<int> turns = exchange.in_turns();
     std::vector<int> owners;
     for (int s = 0; s < shards; ++s)
       owners.push_back(turns[static_cast<std::size_t>(first + s) % turns.size()]);
+    if (shards == 1) return {{exchange.whole(owners[0]), 0, bytes}};
     if (exchange.stages() > 1)
       std::stable_sort(owners.begin(), owners.end(),
                        [&](int a, int b) { return exchange.shards_before(a, b); });
-    return owners;
-  }
-
-  /// The first float of shard `s` of `shards`; shards begin at cache lines.
-  static std::int64_t shard_begin(const TensorDesc& layout, int s, int shards) {
-    constexpr std::int64_t kAligned = 16;  // floats of a cache line
-    const std::int64_t floats = layout.bytes() / size_of(DataType::f32);
-    return s == shards ? floats : floats * s / shards / kAligned * kAligned;
+    return shared_ranges(exchange, owners, bytes, kAligned, true);
   }
 
   const Graph& graph_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "convnet/graph/graph.h"
-#include "convnet/plan/topology.h"
+#include "convnet/plan/exchange.h"
 #include "kernels/target.h"
 
 namespace convnet {
@@ -122,6 +122,7 @@ struct Task {
 /// A part of a matrix that one replica updates: a range of the weights' flat memory.
 struct UpdateShard {
   int replica = 0;                    ///< the replica that updates it, its owner
+  Exchange::Share share;              ///< of the owner's, in the exchange of the replicas
   std::int64_t begin = 0, count = 0;  ///< in floats
   BufferId increment;                 ///< holds `count` floats
   BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch

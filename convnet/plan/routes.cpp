@@ -22,19 +22,17 @@ BufferUse part_of(const BufferUse& use, std::int64_t k, std::int64_t parts) {
   return part;
 }
 
-/// The share of owner `k` of `owners` of a buffer.
-BufferUse share_of(BufferId buffer, Access access, std::size_t k, std::size_t owners, std::int64_t bytes) {
-  return part_of({buffer, access, 0, 0, bytes}, static_cast<std::int64_t>(k),
-                 static_cast<std::int64_t>(owners));
+BufferUse use_of(BufferId buffer, Access access, const SharedRange& range) {
+  return {buffer, access, 0, range.begin, range.bytes};
 }
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// The members that hand on what a root sends, each its share.
 struct Relays {
-  Exchange exchange;         ///< of all members but the root
-  std::vector<int> members;  ///< of `exchange`, by their index among all
-  std::vector<int> owners;   ///< those of `exchange` that get their share from the root
+  Exchange exchange;                ///< of all members but the root
+  std::vector<int> members;         ///< of `exchange`, by their index among all
+  std::vector<SharedRange> ranges;  ///< of what the root sends, each to its owner
 
   /// The buffers of the members of `exchange`.
   std::vector<BufferId> of(const std::vector<BufferId>& buffers) const {
@@ -46,7 +44,7 @@ struct Relays {
 
 /// The root sends its tensor once, to devices of other hosts if there are any. Its neighbours then get it
 /// from there, because the root's own link is busy.
-Relays relays_of(const Exchange& exchange, int root) {
+Relays relays_of(const Exchange& exchange, int root, std::int64_t bytes) {
   Relays relays{exchange.without(root), {}, {}};
   std::vector<int> near, far;
   for (int m = 0; m < exchange.members(); ++m) {
@@ -54,38 +52,36 @@ Relays relays_of(const Exchange& exchange, int root) {
     (exchange.neighbours(m, root) ? near : far).push_back(static_cast<int>(relays.members.size()));
     relays.members.push_back(m);
   }
-  relays.owners = far.empty() ? near : far;
+  relays.ranges = shared_ranges(relays.exchange, far.empty() ? near : far, bytes, kAligned, true);
   return relays;
 }
 
 }  // namespace
 
-Route all_gather_route(const Exchange& exchange, const std::vector<int>& owners,
-                       const std::vector<BufferId>& buffers, std::int64_t bytes) {
+Route all_gather_route(const Exchange& exchange, const std::vector<SharedRange>& ranges,
+                       const std::vector<BufferId>& buffers) {
   Route route(at(exchange.stages()));
-  for (std::size_t k = 0; k < owners.size(); ++k) {
+  for (const SharedRange& range : ranges) {
     for (int m = 0; m < exchange.members(); ++m) {
-      const Exchange::Hop hop = exchange.hop(m, owners[k]);
-      if (m == owners[k]) continue;
+      if (m == range.share.owner) continue;
+      const Exchange::Hop hop = exchange.hop(m, range.share);
       route[at(exchange.stages() - 1 - hop.stage)].push_back(
-          {share_of(buffers[at(m)], Access::write, k, owners.size(), bytes),
-           {share_of(buffers[at(hop.receiver)], Access::read, k, owners.size(), bytes)}});
+          {use_of(buffers[at(m)], Access::write, range),
+           {use_of(buffers[at(hop.receiver)], Access::read, range)}});
     }
   }
   return route;
 }
 
-Route reduce_scatter_route(const Exchange& exchange, const std::vector<int>& owners,
-                           const std::vector<BufferId>& parts, const std::vector<BufferId>& partial,
-                           std::int64_t bytes) {
+Route reduce_scatter_route(const Exchange& exchange, const std::vector<SharedRange>& ranges,
+                           const std::vector<BufferId>& parts, const std::vector<BufferId>& partial) {
   Route route(at(exchange.stages()));
-  for (std::size_t k = 0; k < owners.size(); ++k) {
+  for (const SharedRange& range : ranges) {
     std::vector<BufferId> so_far = parts;
     for (int stage = 0; stage < exchange.stages(); ++stage) {
-      for (const auto& [receiver, senders] : exchange.sums(stage, owners[k])) {
-        RouteStep step{share_of(partial[at(receiver)], Access::write, k, owners.size(), bytes), {}};
-        for (const int sender : senders)
-          step.from.push_back(share_of(so_far[at(sender)], Access::read, k, owners.size(), bytes));
+      for (const auto& [receiver, senders] : exchange.sums(stage, range.share)) {
+        RouteStep step{use_of(partial[at(receiver)], Access::write, range), {}};
+        for (const int sender : senders) step.from.push_back(use_of(so_far[at(sender)], Access::read, range));
         so_far[at(receiver)] = partial[at(receiver)];
         route[at(stage)].push_back(std::move(step));
       }
@@ -96,30 +92,30 @@ Route reduce_scatter_route(const Exchange& exchange, const std::vector<int>& own
 
 Route broadcast_route(const Exchange& exchange, const std::vector<BufferId>& buffers, int root,
                       std::int64_t bytes) {
-  const Relays relays = relays_of(exchange, root);
+  const Relays relays = relays_of(exchange, root, bytes);
   const std::vector<BufferId> theirs = relays.of(buffers);
   Route route(1);
-  for (std::size_t k = 0; k < relays.owners.size(); ++k)
-    route[0].push_back({share_of(theirs[at(relays.owners[k])], Access::write, k, relays.owners.size(), bytes),
-                        {share_of(buffers[at(root)], Access::read, k, relays.owners.size(), bytes)}});
-  Route rest = all_gather_route(relays.exchange, relays.owners, theirs, bytes);
+  for (const SharedRange& range : relays.ranges)
+    route[0].push_back({use_of(theirs[at(range.share.owner)], Access::write, range),
+                        {use_of(buffers[at(root)], Access::read, range)}});
+  Route rest = all_gather_route(relays.exchange, relays.ranges, theirs);
   route.insert(route.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
   return route;
 }
 
 Route reduce_route(const Exchange& exchange, const std::vector<BufferId>& parts,
                    const std::vector<BufferId>& partial, BufferId sum, int root, std::int64_t bytes) {
-  const Relays relays = relays_of(exchange, root);
+  const Relays relays = relays_of(exchange, root, bytes);
   const std::vector<BufferId> theirs = relays.of(parts), sums = relays.of(partial);
-  Route route = reduce_scatter_route(relays.exchange, relays.owners, theirs, sums, bytes);
+  Route route = reduce_scatter_route(relays.exchange, relays.ranges, theirs, sums);
   route.emplace_back();
-  for (std::size_t k = 0; k < relays.owners.size(); ++k) {
+  for (const SharedRange& range : relays.ranges) {
     // A single other member has nothing to add.
-    const std::size_t owner = at(relays.owners[k]);
+    const std::size_t owner = at(range.share.owner);
     const BufferId from = theirs.size() > 1 ? sums[owner] : theirs[owner];
-    route.back().push_back({share_of(sum, Access::write, k, relays.owners.size(), bytes),
-                            {share_of(parts[at(root)], Access::read, k, relays.owners.size(), bytes),
-                             share_of(from, Access::read, k, relays.owners.size(), bytes)}});
+    route.back().push_back(
+        {use_of(sum, Access::write, range),
+         {use_of(parts[at(root)], Access::read, range), use_of(from, Access::read, range)}});
   }
   return route;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convnet/plan/emitter.h"
-#include "convnet/plan/topology.h"
+#include "convnet/plan/exchange.h"
 
 namespace convnet {
 
@@ -18,18 +18,16 @@ struct RouteStep {
 /// Steps by stage: what a stage reads, the stages before it have written. Ranges of one stage do not overlap.
 using Route = std::vector<std::vector<RouteStep>>;
 
-/// Returns the route by which every member gets all of `bytes` bytes: `buffers` has one for each member,
-/// which begins with its own share. Shares are as equal as possible and follow each other in the order of
-/// `owners`, the members that have one.
-Route all_gather_route(const Exchange& exchange, const std::vector<int>& owners,
-                       const std::vector<BufferId>& buffers, std::int64_t bytes);
+/// Returns the route by which every member gets all of a tensor: `buffers` has one for each member, which
+/// begins with its own ranges.
+Route all_gather_route(const Exchange& exchange, const std::vector<SharedRange>& ranges,
+                       const std::vector<BufferId>& buffers);
 
-/// Returns the route by which each owner gets its share of the sum of all members' `parts`, the way of
-/// all_gather_route() back. `partial` has a buffer for the sums of each member; shares lie in it as they do
+/// Returns the route by which each owner gets its ranges of the sum of all members' `parts`, the way of
+/// all_gather_route() back. `partial` has a buffer for the sums of each member; ranges lie in it as they do
 /// in the whole.
-Route reduce_scatter_route(const Exchange& exchange, const std::vector<int>& owners,
-                           const std::vector<BufferId>& parts, const std::vector<BufferId>& partial,
-                           std::int64_t bytes);
+Route reduce_scatter_route(const Exchange& exchange, const std::vector<SharedRange>& ranges,
+                           const std::vector<BufferId>& parts, const std::vector<BufferId>& partial);
 
 /// Returns the route of `bytes` bytes from the buffer of member `root` to those of all others; `buffers` has
 /// one for each member. The root sends each byte once, to a device that hands it on to the others: every link

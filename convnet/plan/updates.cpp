@@ -161,7 +161,7 @@ void UpdateWriter::sum_stage(const WeightBuffers& w, const Exchange& exchange, i
     if (w.shards[s].count == 0) continue;
     std::map<int, std::vector<Partial>> received;
     for (const Partial& partial : of_shards[s]) {
-      const Exchange::Hop hop = exchange.hop(partial.member, w.shards[s].replica);
+      const Exchange::Hop hop = exchange.hop(partial.member, w.shards[s].share);
       received[hop.stage == stage ? hop.receiver : partial.member].push_back(partial);
     }
     of_shards[s].clear();
@@ -407,7 +407,7 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
   for (int replica = 0; replica < graph_.nodes[w.node].replicas(); ++replica) {
     for (const UpdateShard& shard : shards) {
       if (shard.replica == replica || shard.count == 0) continue;
-      const Exchange::Hop hop = exchange.hop(replica, shard.replica);
+      const Exchange::Hop hop = exchange.hop(replica, shard.share);
       const BufferId from = w.weights[static_cast<std::size_t>(hop.receiver)];
       const BufferId to = w.weights[static_cast<std::size_t>(replica)];
       const BufferId rounded = w.rounded.empty() ? BufferId() : w.rounded[static_cast<std::size_t>(replica)];
@@ -460,6 +460,7 @@ void UpdateWriter::broadcast_state(const Node& node, int from, TaskPlace place) 
     const WeightBuffers& w = weights(node, i);
     UpdateShard whole;
     whole.replica = from;
+    whole.share = exchange_of(w).whole(from);
     whole.count = emitter_.buffer(w.weights[0]).bytes / size_of(DataType::f32);
     add_fetches(w, {whole}, fetches);
   }
@@ -478,6 +479,7 @@ BufferId UpdateWriter::non_finite_flag(DeviceId device, TaskPlace place) {
 void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
   const std::vector<DeviceId> all(devices().begin(), devices().end());
   const Exchange& exchange = emitter_.exchange(all);
+  const Exchange::Share of_first = exchange.whole(0);
   const auto count = static_cast<int>(all.size());
   const auto device = [&](int member) { return all[static_cast<std::size_t>(member)]; };
   std::vector<BufferId> flags;  // by member
@@ -488,7 +490,7 @@ void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
     return;
   }
   for (int stage = 0; stage < exchange.stages(); ++stage) {
-    for (const auto& [receiver, senders] : exchange.sums(stage, 0)) {
+    for (const auto& [receiver, senders] : exchange.sums(stage, of_first)) {
       std::vector<BufferId> read;
       for (const int sender : senders) read.push_back(flag(sender));
       flag(receiver) = any_non_finite(read, device(receiver), place);
@@ -496,7 +498,7 @@ void UpdateWriter::combine_non_finite_flags(TaskPlace place) {
   }
   for (int stage = exchange.stages() - 1; stage >= 0; --stage) {
     for (int member = 0; member < count; ++member) {
-      const Exchange::Hop hop = exchange.hop(member, 0);
+      const Exchange::Hop hop = exchange.hop(member, of_first);
       if (hop.stage == stage) flag(member) = any_non_finite({flag(hop.receiver)}, device(member), place);
     }
   }
