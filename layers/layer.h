@@ -108,6 +108,14 @@ class Layer {
   virtual void backward(Lowering& l) const = 0;
   /// Computes the output of a training forward again, without forward's side effects.
   virtual void recompute(Lowering& l) const { forward(l); }
+  /// An operation of forward that multiplies with matrices of the layer, and so decides in which layout they
+  /// are kept. `matrices` has the index into `weights` of each argument of `op`, or -1 for what is no matrix.
+  struct Product {
+    OpDesc op;
+    std::vector<int> matrices;
+  };
+  /// Returns the products of forward for a microbatch, in their order.
+  virtual std::vector<Product> products(const Microbatch&) const { return {}; }
 
   /// Returns the layer that computes the outputs [first, first + count) of this one, from all of its inputs,
   /// or for Division::as_inputs from the same elements of each input. Its matrices have these outputs along

@@ -216,8 +216,7 @@ class WeightedSumLayer : public Layer {
 
   void forward(Lowering& l) const override {
     for (std::size_t i = 0; i < geometry.size(); ++i) {
-      const bool last = i + 1 == geometry.size();
-      const Forward op{at(i, l), i == 0 && biases, i > 0, last && l.microbatch().fused};
+      const Forward op = product(i, l.microbatch());
       std::vector<Value> args = {l.input(i), l.weights(i)};
       if (op.bias) args.push_back(l.weights(geometry.size()));
       args.push_back(l.output());
@@ -231,11 +230,22 @@ class WeightedSumLayer : public Layer {
       if (with_bias || l.wants_weights_gradient(i)) {
         std::vector<Value> args = {l.input(i), l.output_gradient(), l.weights_gradient(i)};
         if (with_bias) args.push_back(l.weights_gradient(geometry.size()));
-        l.run(BackwardWeights{at(i, l), with_bias}, args);
+        l.run(BackwardWeights{at(i, l.microbatch()), with_bias}, args);
       }
       if (l.wants_input_gradient(i))
-        l.run(BackwardData{at(i, l)}, {l.output_gradient(), l.weights(i), l.input_gradient(i)});
+        l.run(BackwardData{at(i, l.microbatch())}, {l.output_gradient(), l.weights(i), l.input_gradient(i)});
     }
+  }
+
+  std::vector<Product> products(const Microbatch& microbatch) const override {
+    std::vector<Product> all;
+    for (std::size_t i = 0; i < geometry.size(); ++i) {
+      const Forward op = product(i, microbatch);
+      all.push_back({op, {-1, static_cast<int>(i)}});
+      if (op.bias) all.back().matrices.push_back(static_cast<int>(geometry.size()));
+      all.back().matrices.push_back(-1);
+    }
+    return all;
   }
 
  protected:
@@ -243,10 +253,15 @@ class WeightedSumLayer : public Layer {
   const bool biases;
 
  private:
-  Geometry at(std::size_t i, const Lowering& l) const {
+  Geometry at(std::size_t i, const Microbatch& microbatch) const {
     Geometry g = geometry[i];
-    g.n = l.microbatch().images;
+    g.n = microbatch.images;
     return g;
+  }
+  /// Returns the operation that adds the product of input i, the first one to the biases.
+  Forward product(std::size_t i, const Microbatch& microbatch) const {
+    const bool last = i + 1 == geometry.size();
+    return {at(i, microbatch), i == 0 && biases, i > 0, last && microbatch.fused};
   }
 };
 
