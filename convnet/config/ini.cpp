@@ -44,7 +44,10 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) 
     return ini;
   }
   const RawFile raw = read_lines(without_byte_order_mark(rest), file, diagnostics);
-  ini.sections = expand_sections(use_templates(raw, diagnostics).sections, diagnostics);
+  const std::size_t errors_before = diagnostics.error_count();
+  const FlatFile flat = use_templates(raw, diagnostics);
+  ini.lacks_sections = diagnostics.error_count() > errors_before;
+  ini.sections = expand_sections(flat.sections, diagnostics);
   ini.defaults = expand_defaults(raw.sections[0]);
   for (const RawTemplate& t : raw.templates) ini.templates.push_back({t.name, t.where});
   return ini;

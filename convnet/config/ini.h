@@ -44,6 +44,7 @@ struct IniFile {
   IniSection defaults = {};
   /// The names and places of the file's templates, whose uses are among the sections already.
   std::vector<IniTemplate> templates = {};
+  bool lacks_sections = false;  ///< because of reported mistakes in templates and their uses
   const IniSection* find(std::string_view name) const;
   /// Returns the section, or `defaults` if there is none; null if [DEFAULT] has no values either.
   const IniSection* find_or_default(std::string_view name) const;

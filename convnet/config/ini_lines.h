@@ -30,7 +30,6 @@ struct RawSection {
   std::vector<LineRange> parts = {};
   /// For a section of a template: the comments above its header and between its values.
   std::vector<std::string> comments = {};
-  bool is_call = false;  ///< its type is that of a call, NAME(…), whose arguments are among the values
 };
 
 /// A parameter of a template.

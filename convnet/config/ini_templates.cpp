@@ -220,7 +220,6 @@ class TemplateUser {
       return report(raw.section.where, raw, wrong);
     RawSection section{{raw.section.name, raw.section.where, {}}};
     section.comments = raw.comments;
-    section.is_call = raw.is_call;
     if (use != nullptr || repetition != nullptr) {
       std::string name;
       std::string wrong = references_.resolve(raw, scope, raw.section.name, name);
@@ -237,7 +236,7 @@ class TemplateUser {
       if (wrong.empty()) wrong = tidy(made.text);
       if (!wrong.empty()) {
         report(section, value, wrong);
-        made.text.clear();
+        continue;
       }
       set(section, std::move(made));
     }
@@ -247,17 +246,9 @@ class TemplateUser {
       if (references_.resolve(section, {}, type->text, name).empty()) {
         if (const auto found = by_name_.find(name); found != by_name_.end())
           return use_template(*found->second, without(section, kIf), use);
-        if (section.is_call) return report_unknown(section, *type, name);
       }
     }
     add({without(section, kIf), made_by_, true});
-  }
-
-  void report_unknown(const RawSection& section, const IniValue& type, const std::string& name) {
-    std::vector<std::string> names;
-    for (const auto& [known, t] : by_name_) names.push_back(known);
-    std::sort(names.begin(), names.end());
-    report(type.where, section, "there is no template " + excerpt(name) + did_you_mean(name, names));
   }
 
   /// Returns what is wrong with the name of a section that was made, or "".
@@ -302,7 +293,6 @@ class TemplateUser {
     IniValue call = *type;
     call.text = trim(text.substr(0, open));
     set(raw, call);
-    raw.is_call = true;
     const SourceLocation where = place(call.where, use);
     const auto wrong = [&](const std::string& what) {
       report(where, raw, what);

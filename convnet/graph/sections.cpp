@@ -396,7 +396,7 @@ class SectionReader {
     } else if (definition_.find(name) != nullptr) {
       error(value.where, section.name,
             "input '" + name + "' is defined below it; inputs must be defined above");
-    } else {
+    } else if (!definition_.lacks_sections) {
       error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
     }
     return false;
@@ -484,7 +484,7 @@ class SectionReader {
   /// Refuses layers whose output nobody reads, and nets without a cost.
   void check_users() {
     for (const Node& node : graph_.nodes) {
-      if (!node.users.empty() || node.is_cost()) continue;
+      if (!node.users.empty() || node.is_cost() || definition_.lacks_sections) continue;
       // A user that is itself wrong was reported already, perhaps because it misspells the name.
       const bool named =
           std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
@@ -501,7 +501,7 @@ class SectionReader {
     }
     const bool cost =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty())
+    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty() && !definition_.lacks_sections)
       diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 
