@@ -101,7 +101,8 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, OutputCo
   out.number = 0;
   if (text == "classes") return "";
   int number = 0;
-  if (std::string wrong = parse_value(text, spec, number); !wrong.empty()) return wrong + " (or classes)";
+  if (std::string wrong = parse_value(text, spec, number); !wrong.empty())
+    return wrong.insert(std::min(wrong.find(", not "), wrong.size()), " or classes");
   out.number = number;
   return "";
 }
