@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "convnet/base/printable.h"
 #include "convnet/config/ini_expression.h"

@@ -227,6 +227,7 @@ class TemplateUser {
       if (wrong.empty()) wrong = wrong_name(section.section.name);
       if (!wrong.empty()) return report(raw.section.where, raw, "its name " + wrong);
     }
+    bool all_good = true;
     for (const IniValue& value : raw.section.values) {
       if (value.key == kRepeat) continue;
       IniValue made = value;
@@ -236,6 +237,7 @@ class TemplateUser {
       if (wrong.empty()) wrong = tidy(made.text);
       if (!wrong.empty()) {
         report(section, value, wrong);
+        all_good = false;
         continue;
       }
       set(section, std::move(made));
@@ -244,8 +246,13 @@ class TemplateUser {
     if (const IniValue* type = section.section.find("type")) {
       std::string name;
       if (references_.resolve(section, {}, type->text, name).empty()) {
-        if (const auto found = by_name_.find(name); found != by_name_.end())
-          return use_template(*found->second, without(section, kIf), use);
+        const auto found = by_name_.find(name);
+        // A parameter with a mistake would be missing, too.
+        if (found != by_name_.end()) {
+          used_.insert(name);
+          if (all_good) use_template(*found->second, without(section, kIf), use);
+          return;
+        }
       }
     }
     add({without(section, kIf), made_by_, true});
@@ -332,7 +339,6 @@ class TemplateUser {
 
   /// Makes the sections of a template for a use of it.
   void use_template(const RawTemplate& t, const RawSection& section, const Use* outer) {
-    used_.insert(t.name);
     const std::string which = "template " + excerpt(t.name) + " (line " + std::to_string(t.where.line) + ") ";
     const SourceLocation& where = section.section.where;
     for (const Use* use = outer; use != nullptr; use = use->outer) {
