@@ -228,19 +228,25 @@ class TemplateUser {
       if (!wrong.empty()) return report(raw.section.where, raw, "its name " + wrong);
     }
     bool all_good = true;
+    // A value with a list may come from a parameter, too, so lists are looked for before and after.
+    RawSection picked{section.section};
     for (const IniValue& value : raw.section.values) {
       if (value.key == kRepeat) continue;
+      IniValue one = value;
+      const std::string wrong = repetition == nullptr ? "" : pick(one.text, copy, repetition->count);
+      if (!wrong.empty()) report(section, value, wrong);
+      all_good = all_good && wrong.empty();
+      if (wrong.empty()) set(picked, std::move(one));
+    }
+    for (const IniValue& value : picked.section.values) {
       IniValue made = value;
       made.text.clear();
-      std::string wrong = references_.replace_scope(raw, scope, value.text, made.text);
+      std::string wrong = references_.replace_scope(picked, scope, value.text, made.text);
       if (wrong.empty() && repetition != nullptr) wrong = pick(made.text, copy, repetition->count);
       if (wrong.empty()) wrong = tidy(made.text);
-      if (!wrong.empty()) {
-        report(section, value, wrong);
-        all_good = false;
-        continue;
-      }
-      set(section, std::move(made));
+      if (!wrong.empty()) report(section, value, wrong);
+      all_good = all_good && wrong.empty();
+      if (wrong.empty()) set(section, std::move(made));
     }
     if (!is_wanted(section)) return;
     if (const IniValue* type = section.section.find("type")) {

@@ -55,14 +55,11 @@ void add_parameters(OptionTexts& texts) {
   const auto folder = texts.find("layer-path");
   const std::string own = folder == texts.end() ? "" : folder->second;
   if (!file_in(own, definition->second, CfgFile::definition).empty()) return;
-  std::string name = definition->second;
-  if (name.ends_with(kExtension)) name.resize(name.size() - std::string(kExtension).size());
-  if (installed_file(name, CfgFile::definition).empty()) return;
-  if (const std::string file = installed_file(name + "-params", CfgFile::parameters); !file.empty())
-    texts["layer-params"] = fs::path(file).filename().string();
-  else if (const std::string other = installed_file(name + kImageNet + "-params", CfgFile::parameters);
-           !other.empty())
-    texts["layer-params"] = fs::path(other).filename().string();
+  fs::path file = installed_file(definition->second, CfgFile::definition);
+  if (file.empty()) return;
+  file.replace_filename(file.stem().string() + kParameters);
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) texts["layer-params"] = file.filename().string();
 }
 
 std::string short_net_name(const std::string& file) {

@@ -124,6 +124,17 @@ TEST_CASE("sections are repeated with an index and with a list of values", "[tem
   CHECK_FALSE(p.has("c0", "repeat"));
 }
 
+TEST_CASE("values refer to the entries of lists, and lists may be parameters", "[templates]") {
+  const Parsed p = parse(
+      "[a%(i)s]\nrepeat=2\nfilters=16 | 32\ngroups=%(filters/4)s\nk=%(filters)s\n"
+      "[template t(w)]\n[%(name)s%(i)s]\nrepeat=2\nk=%(w)s\n[end]\n[b]\ntype=t(w=3 | 4)\n");
+  CHECK(p.diagnostics.errors().empty());
+  CHECK(p.text("a1", "groups") == "8");
+  CHECK(p.text("a1", "k") == "32");
+  CHECK(p.text("b0", "k") == "3");
+  CHECK(p.text("b1", "k") == "4");
+}
+
 TEST_CASE("templates use templates, and each sees only its own names", "[templates]") {
   const Parsed p = parse(
       kPair +
