@@ -145,9 +145,10 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
     return nullptr;
   }
   if (p.topk > probs.shape.size()) {
-    source.error("topk", "topk=" + std::to_string(p.topk) + " is more than the " +
-                             std::to_string(probs.shape.size()) + " outputs of '" + probs.name + "'");
-    return nullptr;
+    const auto most = static_cast<int>(probs.shape.size());
+    source.warning("topk", "topk=" + std::to_string(p.topk) + " is lowered to the " + std::to_string(most) +
+                               " outputs of '" + probs.name + "'");
+    p.topk = most;
   }
   const auto weights = std::ssize(p.class_weights.numbers);
   if (weights > 0 && weights != probs.shape.size()) {

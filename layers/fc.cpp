@@ -5,7 +5,8 @@ namespace convnet {
 namespace {
 
 struct FcParams : WeightParams {
-  int outputs = 0, parts = 0;
+  OutputCount outputs;
+  int parts = 0;
   // Not read: the graph reads these keys itself, and `parallel` also of layers of other types.
   bool model_parallel = false;
   int replica_parts = 0;
@@ -33,6 +34,8 @@ class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForwar
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   FcParams p;
   if (!parse_weights(type, source, p)) return nullptr;
+  const std::optional<std::int64_t> outputs = p.outputs.of(source, "outputs");
+  if (!outputs) return nullptr;
   const std::int64_t parts = std::max(p.parts, 1);
   std::vector<InnerProductGeometry> geometries;
   std::vector<WeightSpec> weights;
@@ -45,14 +48,14 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                                 "'");
       return nullptr;
     }
-    const InnerProductGeometry g{0, input.shape.size() / parts, p.outputs, p.parts};
+    const InnerProductGeometry g{0, input.shape.size() / parts, *outputs, p.parts};
     geometries.push_back(g);
     WeightConstraint rows = rows_of(g.weights());
     // An output's weights over all parts together are one row.
     if (p.parts > 0) rows = {.outer = g.parts, .groups = g.out, .inner = g.in};
     good = add_weights(weights, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0) && good;
   }
-  const FeatureShape output{p.outputs * parts, 1, 1, false};
+  const FeatureShape output{*outputs * parts, 1, 1, false};
   good = add_biases(weights, source, p, {output.c}) && good;
   if (!good) return nullptr;
   LayerFacts facts = weighted_sum_facts();
@@ -74,7 +77,8 @@ LayerType fc_type() {
       "; parameter file\n[fc10]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=1";
   type.max_inputs = 64;
   type.params = {
-      param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"}),
+      param("outputs", &FcParams::outputs,
+            {.min = 1, .max = 1 << 24, .doc = "number of outputs, or classes: as many as the data has"}),
       param_choice("parallel", &FcParams::model_parallel, {{"data", false}, {"model", true}},
                    {.fallback = "data",
                     .doc = "what the devices of gpu= divide: data, the minibatch, a replica on each; model, "
@@ -103,7 +107,9 @@ LayerType sfc_type() {
       "; parameter file\n[sfc1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9";
   type.max_inputs = 64;
   type.params = {param("outputs", &FcParams::outputs,
-                       {.min = 1, .max = 1 << 24, .doc = "number of outputs of each part"}),
+                       {.min = 1,
+                        .max = 1 << 24,
+                        .doc = "number of outputs of each part, or classes: as many as the data has"}),
                  param("parts", &FcParams::parts, {.min = 1, .max = 1 << 20, .doc = "number of parts"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;

@@ -15,7 +15,7 @@ struct ImageParams {
 
 ParamSpec channels_spec() {
   return param("channels", &ImageParams::channels,
-               {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"});
+               {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc});
 }
 
 class SamplingLayer : public Layer {

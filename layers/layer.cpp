@@ -64,10 +64,16 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
                                     std::string_view key) {
   const LayerInput& in = source.inputs[input];
   if (in.shape.image) {
-    if (in.shape.c == channels) return in.shape;
+    if (channels == 0 || in.shape.c == channels) return in.shape;
     source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
                           "' is " + in.shape.str() + " and has " + std::to_string(in.shape.c) +
                           (in.shape.c == 1 ? " channel" : " channels") + channels_last_hint(in, channels));
+    return std::nullopt;
+  }
+  if (channels == 0) {
+    source.error(key, "needs " + std::string(key) + "=, because input '" + in.name + "' is a vector of " +
+                          std::to_string(in.shape.c) + " numbers" +
+                          (in.flat_because.empty() ? "" : ": " + in.flat_because));
     return std::nullopt;
   }
   if (in.shape.c % channels == 0) {
@@ -80,6 +86,25 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
                         std::to_string(channels) + " square maps" +
                         (in.flat_because.empty() ? "" : ": " + in.flat_because));
   return std::nullopt;
+}
+
+std::optional<std::int64_t> OutputCount::of(const LayerSource& source, std::string_view key) const {
+  if (number > 0) return number;
+  for (const SourceMatrix& matrix : source.matrices)
+    if (matrix.classes > 0) return matrix.classes;
+  if (source.matrices.size() > 1) return source.matrices[1].shape.size();
+  source.error(key, std::string(key) + "=classes, but the data has no labels; give a number");
+  return std::nullopt;
+}
+
+std::string parse_value(const std::string& text, const ParamSpec& spec, OutputCount& out) {
+  out.number = 0;
+  if (text == "classes") return "";
+  int number = 0;
+  if (std::string wrong = parse_value(text, spec, number); !wrong.empty())
+    return wrong.insert(std::min(wrong.find(", not "), wrong.size()), " or classes");
+  out.number = number;
+  return "";
 }
 
 const std::vector<ParamSpec>& common_params() {

@@ -173,6 +173,24 @@ struct LayerSource {
   void warning(std::string_view key, const std::string& message) const;
 };
 
+/// A number of outputs: a positive integer, or "classes", which is as many as the data has.
+struct OutputCount {
+  int number = 0;  ///< 0: classes
+
+  /// Returns the number for a layer. For "classes" that is the number of classes of the data's labels, or the
+  /// length of a vector of labels. Returns nullopt after reporting on `key` that the data has no labels.
+  std::optional<std::int64_t> of(const LayerSource& source, std::string_view key) const;
+};
+/// Parses an integer of the spec's range or "classes". Returns what is wrong, or "".
+std::string parse_value(const std::string& text, const ParamSpec& spec, OutputCount& out);
+
+namespace detail {
+template <>
+struct TypeName<OutputCount> {
+  static constexpr const char* value = "integer or classes";
+};
+}  // namespace detail
+
 enum class LayerRole { data, weights, neuron, cost, other };
 
 /// A type of layer, as `type=` names it.
@@ -218,8 +236,12 @@ std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& 
 /// in tests.
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
 
-/// Returns the shape of an input as `channels` maps: maps must have that many channels, a flat vector becomes
-/// square maps. Returns nullopt after reporting an error on `key`.
+/// The documentation of the key `channels`.
+inline constexpr const char* kChannelsDoc =
+    "maps of the input; 0: as many as it has; must be given for a vector, which is read as square maps";
+
+/// Returns the shape of an input as `channels` maps: maps must have that many channels (0: any), a flat
+/// vector becomes square maps. Returns nullopt after reporting an error on `key`.
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key);
 

@@ -47,7 +47,7 @@ LayerType window_norm_type(const std::string& name, std::string doc, std::string
                  "\ninputs=pool1\nchannels=32\nsize=9\n\n; parameter file\n[norm1]\nscale=0.001\npow=0.75";
   type.params = {
       param("channels", &NormParams::channels,
-            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+            {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
       param("size", &NormParams::size,
             {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square windows; may be even"}),
       param("scale", &NormParams::scale,
@@ -88,7 +88,7 @@ LayerType cmrnorm_type() {
       "; parameter file\n[rnorm1]\nscale=0.0001\npow=0.75";
   type.params = {
       param("channels", &NormParams::channels,
-            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+            {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
       param("size", &NormParams::size,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps in a window; may be even"}),
       param("blocked", &NormParams::blocked,

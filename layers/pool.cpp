@@ -173,7 +173,7 @@ LayerType cmpool_type() {
   type.params = {
       param_choice("pool", &CmpoolParams::pool, {{"max", 0}}, {.doc = "what is taken of a window"}),
       param("channels", &CmpoolParams::channels,
-            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+            {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
       param("size", &CmpoolParams::size,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of a window"}),
       param("stride", &CmpoolParams::stride,
@@ -211,7 +211,7 @@ LayerType pool_type() {
                    {{"max", PoolKind::max}, {"avg", PoolKind::average}, {"maxabs", PoolKind::max_abs}},
                    {.doc = "what is taken of a window"}),
       param("channels", &PoolParams::channels,
-            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+            {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
       param("sizeX", &PoolParams::size,
             {.min = 0,
              .max = 4096,

@@ -17,15 +17,16 @@ std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, 
 
 /// Returns the number of filters of input i for messages, like "192 filters" or "96 filters in each of 2
 /// groups".
-std::string maps(const WindowParams& p, std::size_t i) {
-  const std::string filters = std::to_string(p.filters[i]) + " filters";
+std::string maps(const WindowParams& p, std::size_t i, const ConvGeometry& g) {
+  const std::string filters = std::to_string(g.k / g.groups) + " filters";
   return p.groups[i] == 1 ? filters : filters + " in each of " + std::to_string(p.groups[i]) + " groups";
 }
 
 /// Returns the geometry of input i, with n = 0; nullopt after reporting errors.
 std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i) {
   const std::optional<FeatureShape> in = as_maps(source, i, p.channels[i], "channels");
-  if (!in) return std::nullopt;
+  const std::optional<std::int64_t> filters = p.filters[i].of(source, "filters");
+  if (!in || !filters) return std::nullopt;
   ConvGeometry g;
   g.c = in->c;
   g.h = in->h;
@@ -34,7 +35,7 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
   g.stride = p.stride[i];
   g.pad = p.padding[i];
   g.groups = p.groups[i];
-  g.k = static_cast<std::int64_t>(p.filters[i]) * g.groups;
+  g.k = *filters * g.groups;
   if (g.c % g.groups != 0) {
     source.error("groups", "groups=" + std::to_string(g.groups) + " does not divide the " +
                                std::to_string(g.c) + " channels of input '" + source.inputs[i].name + "'");
@@ -91,8 +92,8 @@ std::vector<ConvGeometry> window_geometries(const LayerSource& source, const Win
     if (!g) return {};
     if (i > 0 && g->k != all[0].k) {
       source.error("filters",
-                   "input '" + source.inputs[i].name + "' gives " + maps(p, i) + ", but '" +
-                       source.inputs[0].name + "' gives " + maps(p, 0) +
+                   "input '" + source.inputs[i].name + "' gives " + maps(p, i, *g) + ", but '" +
+                       source.inputs[0].name + "' gives " + maps(p, 0, all[0]) +
                        "; the outputs of all inputs are added up, so filters*groups must be equal");
       return {};
     }

@@ -24,7 +24,8 @@ ParamSpec rounding_spec() {
 }
 
 struct WindowParams : WeightParams {
-  std::vector<int> channels, filters, filter_size, padding, stride, groups;
+  std::vector<OutputCount> filters;
+  std::vector<int> channels, filter_size, padding, stride, groups;
   int modules = 0;
   Rounding rounding = Rounding::up;
 };
@@ -36,12 +37,14 @@ std::vector<ParamSpec> window_param_specs() {
   const auto field = [](auto member) { return field_of<Params>(member); };
   return {
       param_per_input("channels", field(&WindowParams::channels),
-                      {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param_per_input("filters", field(&WindowParams::filters),
-                      {.min = 1,
-                       .max = 1 << 20,
-                       .unit = "maps",
-                       .doc = "output maps of each group; filters*groups is the same for all inputs"}),
+                      {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
+      param_per_input(
+          "filters", field(&WindowParams::filters),
+          {.min = 1,
+           .max = 1 << 20,
+           .unit = "maps",
+           .doc = "output maps of each group, or classes: as many as the data has; filters*groups is "
+                  "the same for all inputs"}),
       param_per_input("filterSize", field(&WindowParams::filter_size),
                       {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square filters"}),
       param_per_input("padding", field(&WindowParams::padding),

@@ -52,6 +52,8 @@ const std::vector<Command>& commands() {
        "batches of JPEGs) from folders or tars of images.",
        Operands::none, make_data_command_options, "convnet make-data --src images --dst batches",
        InProcesses::refused, plain<make_data_command>},
+      {"nets", "[--json]", "Lists the nets that --layer-def takes by name, with their sizes.", Operands::none,
+       nets_command_options, "convnet nets", InProcesses::first, plain<nets_command>},
       {"layers", "[TYPE | --markdown]", "Lists the layer types, or the keys of one.", Operands::layer_types,
        nullptr, "", InProcesses::first, plain<layers_command>},
       {"help", "[COMMAND | TYPE | --man]",

@@ -46,6 +46,7 @@ const std::vector<OptionSpec>& show_command_options();
 const std::vector<OptionSpec>& predict_command_options();
 const std::vector<OptionSpec>& export_command_options();
 const std::vector<OptionSpec>& make_data_command_options();
+const std::vector<OptionSpec>& nets_command_options();
 
 void train_command(const std::vector<std::string>& args, StandardStreams& streams);
 void plan_command(const std::vector<std::string>& args);
@@ -55,6 +56,7 @@ void show_command(const std::vector<std::string>& args);
 void predict_command(const std::vector<std::string>& args);
 void export_command(const std::vector<std::string>& args);
 void make_data_command(const std::vector<std::string>& args);
+void nets_command(const std::vector<std::string>& args);
 /// Prints the layer types (`convnet layers`), one of them with its keys (`convnet layers TYPE`), or the text
 /// of docs/layers.md (`convnet layers --markdown`).
 void layers_command(const std::vector<std::string>& args);

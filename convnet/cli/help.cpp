@@ -46,7 +46,7 @@ const std::array<GroupHelp, 5>& group_helps() {
        {"--load-file run --test-only 1 --confusion confusion.csv", "--verbose 1 --profile steps.json",
         "--show-filters conv1", "--show-cost logprob --out cost.png", "--json 1 --top 3", "--csv 1",
         "--out placed.cfg --out-params placed-params.cfg", "--steps 20 --json 1", "--json 1", "--steps 50",
-        "--verbose 1", "--output fc10", "--output conv1,probs"}},
+        "--verbose 1", "--output fc10", "--output conv1,probs", "--json"}},
       {OptionGroup::original,
        "Kept from cuda-convnet2",
        {"--test-one 0 --max-test-err 0.3", "--load-file run --write-features fc1 --feature-path features",

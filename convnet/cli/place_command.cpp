@@ -10,6 +10,7 @@
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/find_net.h"
 #include "convnet/net/net_files.h"
 #include "convnet/place/placed_files.h"
 #include "convnet/plan/hash.h"
@@ -195,7 +196,8 @@ std::vector<const PlacedCandidate*> rows_of(const PlacementAnswer& answer, int t
 const std::vector<OptionSpec>& place_command_options() { return options_of_place().specs(); }
 
 void place_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_training_line("place", args).used;
+  OptionTexts texts = parse_training_line("place", args).used;
+  add_parameters(texts);
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);

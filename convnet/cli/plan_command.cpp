@@ -11,6 +11,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/planned_run.h"
+#include "convnet/config/ini_flat.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
@@ -27,7 +28,7 @@ struct PlanCommandOptions {
   CheckpointOptions checkpoints;
   DataOptions data;
   StepOptions step;
-  std::string model, trace;
+  std::string model, trace, flat;
   DeviceOptions devices;
   ReportOptions report;
 };
@@ -52,6 +53,10 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                              {.fallback = "",
                               .unit = "file",
                               .doc = "file for the predicted timeline (Chrome trace, for ui.perfetto.dev)"}),
+              unsaved_option("flat", &PlanCommandOptions::flat,
+                             {.fallback = "",
+                              .unit = "file",
+                              .doc = "file for the same net without templates and repeated sections"}),
           })
           .add(&PlanCommandOptions::devices,
                device_options().only({"gpu", "hosts", "device", "threads", "precision", "parallel"}))
@@ -152,7 +157,8 @@ void plan_command(const std::vector<std::string>& args) {
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
   if (run.checkpoint) inputs.push_back(run.checkpoint->file);
-  check_outputs({{"--trace", options.trace, "the timeline is to be written to", ChromeTrace::begins}},
+  check_outputs({{"--trace", options.trace, "the timeline is to be written to", ChromeTrace::begins},
+                 {"--flat", options.flat, "the net is to be written to"}},
                 inputs);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
@@ -175,6 +181,10 @@ void plan_command(const std::vector<std::string>& args) {
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  if (!options.flat.empty()) {
+    make_folders_of(options.flat);
+    write_whole_file(options.flat, flat_text(run.files.definition));
+  }
   const Minibatches rows = minibatches(run, knows_batches);
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);

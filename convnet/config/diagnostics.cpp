@@ -23,17 +23,35 @@ void add(std::vector<std::string>& messages, const SourceLocation& where, std::s
 std::string SourceLocation::str() const {
   if (option) return *option;
   if (!file) return "";
-  return line > 0 ? *file + ":" + std::to_string(line) : *file;
+  const std::string place = line > 0 ? *file + ":" + std::to_string(line) : *file;
+  return uses ? place + " (used in " + *uses + ")" : place;
+}
+
+/// Returns whether the message says of a place with copies what another has said already. They differ in what
+/// is in quotes: names and values.
+bool Diagnostics::is_repeated(const SourceLocation& where, const std::string& message) {
+  if (!where.has_copies || where.option) return false;
+  std::string essence = std::to_string(where.line) + ":";
+  bool is_quoted = false;
+  for (const char c : message) {
+    if (c == '\'') is_quoted = !is_quoted;
+    if (!is_quoted) essence += c;
+  }
+  return !of_copies_.insert(std::move(essence)).second;
 }
 
 void Diagnostics::error(const SourceLocation& where, const std::string& message) {
+  if (is_repeated(where, "error: " + message)) {
+    ++error_count_;
+    return;
+  }
   add(errors_, where, "", message);
   ++error_count_;
   if (error_places_.size() < max_messages) error_places_.push_back(where);
 }
 
 void Diagnostics::warning(const SourceLocation& where, const std::string& message) {
-  add(warnings_, where, "warning: ", message);
+  if (!is_repeated(where, message)) add(warnings_, where, "warning: ", message);
 }
 
 void Diagnostics::note(const std::string& line) { add(warnings_, {}, "", line); }

@@ -1,7 +1,9 @@
 // Places in the user's files, and the list of everything that is wrong with them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,11 +19,18 @@ struct SourceLocation {
   int line = 0;                             ///< 1-based
   /// The command-line option that replaced what the file has there, like "--set conv1.wc=0"; null: none.
   std::shared_ptr<const std::string> option = nullptr;
-  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file; for an option, its text.
+  /// For a place in a template: the lines that use it, the innermost first, like "line 40, line 90"; else
+  /// null.
+  std::shared_ptr<const std::string> uses = nullptr;
+  bool has_copies =
+      false;  ///< several sections come from there: those of a template, or of a repeated section
+  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file; for an option, its text;
+  /// for a place in a template "configs/x.cfg:41 (used in line 90)".
   std::string str() const;
 };
 
-/// Collects all errors and warnings of a run, so that they are reported together.
+/// Collects all errors and warnings of a run, so that they are reported together. What is wrong in a template
+/// or a repeated section is reported once, for the first that it makes.
 class Diagnostics {
  public:
   /// The most errors, and the most warnings, that are kept; one more entry then says that more follow.
@@ -43,9 +52,13 @@ class Diagnostics {
   void throw_if_errors() const;
 
  private:
+  bool is_repeated(const SourceLocation& where, const std::string& message);
+
   std::vector<std::string> errors_, warnings_;
   std::vector<SourceLocation> error_places_;  ///< one for each error; empty for the entry "more follow"
   std::size_t error_count_ = 0;
+  std::set<std::string>
+      of_copies_;  ///< what has been reported of places with copies, without names and values
 };
 
 }  // namespace convnet

@@ -1,5 +1,6 @@
 #include "convnet/config/ini.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -42,10 +43,28 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) 
     diagnostics.error({file, static_cast<int>(mistake->line)}, mistake->what);
     return ini;
   }
-  const std::vector<RawSection> raw = read_sections(without_byte_order_mark(rest), file, diagnostics);
-  ini.sections = expand_sections(raw, diagnostics);
-  ini.defaults = expand_defaults(raw);
+  const RawFile raw = read_lines(without_byte_order_mark(rest), file, diagnostics);
+  const std::size_t errors_before = diagnostics.error_count();
+  const FlatFile flat = use_templates(raw, diagnostics);
+  ini.lacks_sections = diagnostics.error_count() > errors_before;
+  ini.sections = expand_sections(flat.sections, diagnostics);
+  ini.defaults = expand_defaults(raw.sections[0]);
+  for (const RawTemplate& t : raw.templates) ini.templates.push_back({t.name, t.where});
   return ini;
+}
+
+bool refers_to(const IniFile& file, std::string_view key) {
+  const std::string text = lower(file.text);
+  const auto is_word = [&](std::size_t at) {
+    const char c = at < text.size() ? text[at] : ' ';
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (std::size_t begin = text.find("%("); begin != std::string::npos; begin = text.find("%(", begin + 2)) {
+    const std::size_t end = std::min(text.find(")s", begin), text.size());
+    for (std::size_t at = text.find(key, begin); at < end; at = text.find(key, at + 1))
+      if (!is_word(at - 1) && !is_word(at + key.size())) return true;
+  }
+  return false;
 }
 
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics) {

@@ -29,6 +29,12 @@ struct IniSection {
   const IniValue* find(std::string_view key) const;
 };
 
+/// A template of a file.
+struct IniTemplate {
+  std::string name;
+  SourceLocation where;
+};
+
 /// A parsed file.
 struct IniFile {
   std::string path;
@@ -36,6 +42,9 @@ struct IniFile {
   std::vector<IniSection> sections;  ///< in order of first appearance, without [DEFAULT]
   /// The values of [DEFAULT] for layers without a section; one with a wrong %(key)s stays as it is written.
   IniSection defaults = {};
+  /// The names and places of the file's templates, whose uses are among the sections already.
+  std::vector<IniTemplate> templates = {};
+  bool lacks_sections = false;  ///< because of reported mistakes in templates and their uses
   const IniSection* find(std::string_view name) const;
   /// Returns the section, or `defaults` if there is none; null if [DEFAULT] has no values either.
   const IniSection* find_or_default(std::string_view name) const;
@@ -43,10 +52,14 @@ struct IniFile {
 
 /// Parses `text`, which may have up to 4 MiB. Mistakes are reported with their line: a line that is neither
 /// section nor key=value, a key before any section, an unclosed '[', an empty section name, unknown or
-/// recursive %(key)s, a lone '%', a NUL byte. If a section has a key twice, the last value wins, with a
-/// warning. Sections of the same name are merged. An indented line that continues a value but looks like a
-/// key of its own gets a warning.
+/// recursive %(key)s, a lone '%', a NUL byte, mistakes in templates and their uses. If a section has a key
+/// twice, the last value wins, with a warning. Sections of the same name are merged. An indented line that
+/// continues a value but looks like a key of its own gets a warning.
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
+
+/// Returns whether the text of the file has a reference %(key)s to a key in lower case, or an expression with
+/// it.
+bool refers_to(const IniFile& file, std::string_view key);
 
 /// Reads and parses a file. A file that is not valid UTF-8 is read as Latin-1; IniFile::text is always UTF-8.
 /// A file that cannot be read is an error in `diagnostics`.

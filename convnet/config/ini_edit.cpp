@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "convnet/base/text_file.h"
-#include "convnet/config/ini_lines.h"
+#include "convnet/config/ini_flat.h"
+#include "convnet/config/ini_templates.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
@@ -55,27 +56,43 @@ void replace_value(std::vector<std::string>& lines, std::size_t line, const std:
   for (std::size_t i = line; i < end; ++i) lines[i].clear();
 }
 
-/// Returns the line, from 1, where a section, which may be DEFAULT, has `key` itself; 0 if it does not.
-std::size_t line_of_key(const IniFile& file, const std::string& section, const std::string& key) {
+/// What the lines of a file say about one section, which may be DEFAULT.
+struct SectionLines {
+  bool is_plain = false;  ///< the file has it as it is
+  bool is_use = false;    ///< the file uses a template by this name, or repeats it
+  int line_of_key = 0;    ///< from 1; 0: it does not have the key itself
+};
+
+SectionLines find_lines(const IniFile& file, const std::string& section, const std::string& key) {
   Diagnostics known;
-  for (const RawSection& raw : read_sections(without_byte_order_mark(file.text), nullptr, known)) {
-    if (raw.section.name != section) continue;
-    if (const IniValue* value = raw.section.find(key)) return static_cast<std::size_t>(value->where.line);
+  const RawFile raw = read_lines(without_byte_order_mark(file.text), nullptr, known);
+  const bool templates = has_templates(raw);
+  const std::vector<bool> is_plain = templates ? use_templates(raw, known).is_plain : std::vector<bool>{};
+  SectionLines lines;
+  for (std::size_t i = 0; i < raw.sections.size(); ++i) {
+    if (raw.sections[i].section.name != section) continue;
+    lines.is_plain = !templates || is_plain[i];
+    lines.is_use = !lines.is_plain;
+    const IniValue* value = raw.sections[i].section.find(key);
+    if (value != nullptr && lines.is_plain) lines.line_of_key = value->where.line;
   }
-  return 0;
+  return lines;
 }
 
 }  // namespace
 
 bool has_own_key(const IniFile& file, const std::string& section, const std::string& key) {
-  return line_of_key(file, section, key) > 0;
+  return find_lines(file, section, key).line_of_key > 0;
 }
 
 IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
                    const std::string& text, Diagnostics& diagnostics) {
+  const SectionLines found = find_lines(file, section, key);
+  // A section of this name below the use would be merged with it.
+  if (found.is_use) return with_value(without_templates(file), section, key, text, diagnostics);
   std::vector<std::string> lines = lines_of(file.text);
-  if (const std::size_t line = line_of_key(file, section, key); line > 0) {
-    replace_value(lines, line, key + "=" + text);
+  if (found.line_of_key > 0) {
+    replace_value(lines, static_cast<std::size_t>(found.line_of_key), key + "=" + text);
   } else {
     if (lines.back().empty()) lines.pop_back();
     lines.insert(lines.end(), {"[" + section + "]", key + "=" + text, ""});
@@ -89,9 +106,11 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
   const IniValue* value = in == nullptr ? nullptr : in->find(key);
   const bool inherited = value == nullptr || value->from_default;
   if (inherited && !text) return file;
-  if (in == nullptr) {
+  if (const SectionLines found = find_lines(file, section, key);
+      in == nullptr || !found.is_plain || (!inherited && found.line_of_key == 0)) {
     Diagnostics known;
-    return with_value(file, section, key, *text, known);
+    return text ? with_value(file, section, key, *text, known)
+                : with_key(without_templates(file), section, key, text);
   }
   std::vector<std::string> lines = lines_of(file.text);
   const std::string written = text ? key + "=" + *text : "# " + key + " was here";
@@ -108,6 +127,9 @@ IniFile without_key(const IniFile& file, const std::string& section, const std::
   const IniSection* in = file.find_or_default(section);
   const IniValue* value = in == nullptr ? nullptr : in->find(key);
   if (value == nullptr) return file;
+  // A line of a template has the key of other layers, too.
+  if (const IniFile flat = without_templates(file); !value->from_default && flat.text != file.text)
+    return without_key(flat, section, key);
   std::vector<std::string> lines = lines_of(file.text);
   const auto line = static_cast<std::size_t>(value->where.line - 1);
   const std::size_t end = end_of_value(lines, line);

@@ -1,4 +1,6 @@
-// Changes single keys of an INI file and leaves the rest of its text as it is.
+// Changes single keys of an INI file and leaves the rest of its text as it is. A key of a section that a
+// template makes is set in a section of the same name at the end of the file, which wins. Where that is not
+// possible, as for keys that are removed, the templates are replaced by what they make (flat_text()).
 #pragma once
 
 #include <optional>

@@ -3,13 +3,16 @@
 #include <ini.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "convnet/base/printable.h"
+#include "convnet/config/params.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
@@ -60,14 +63,25 @@ class Reader {
   Reader(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics)
       : rest_(text), file_(std::move(file)), diagnostics_(diagnostics) {}
 
-  /// The sections in order of first appearance, [DEFAULT] always the first of them.
-  std::vector<RawSection> read() {
+  RawFile read() {
     configure_inih();
     open_section("DEFAULT");
     const int result = ini_parse_stream(&Reader::on_read, this, &Reader::on_value, this);
     if (failure_) std::rethrow_exception(failure_);
     if (result == -2) throw std::bad_alloc();
-    return std::move(sections_);
+    if (template_) {
+      diagnostics_.error(template_->where,
+                         "template " + excerpt(template_->name) + " has no [end] below its sections");
+      template_->last_line = line_;
+      file_sections_.templates.push_back(*std::move(template_));
+    }
+    for (std::size_t i = 0; i < sections_.size(); ++i) {
+      const std::size_t owner = owners_[i];
+      std::vector<RawSection>& to =
+          owner == 0 ? file_sections_.sections : file_sections_.templates[owner - 1].sections;
+      to.push_back(std::move(sections_[i]));
+    }
+    return std::move(file_sections_);
   }
 
  private:
@@ -121,7 +135,10 @@ class Reader {
   std::string clean(std::string_view line) {
     indented_ = !line.empty() && is_blank(line[0]);
     const std::string_view body = trim(strip_comment(line));
-    if (body.empty() || is_rem_comment(line)) return "";
+    if (body.empty() || is_rem_comment(line)) {
+      if (template_ && !trim(line).empty()) comments_.emplace_back(trim(line));
+      return "";
+    }
     if (body[0] == '[' && !(indented_ && after_key_)) return header(trim(line));
     untaken_ = body;
     return (indented_ ? " " : "") + std::string(body);
@@ -142,13 +159,93 @@ class Reader {
       if (close != std::string_view::npos) error("a section without a name");
       return std::string("[") + dropped_section + "]";
     }
+    if (const auto signature = template_header(name)) {
+      begin_template(*signature);
+      return std::string("[") + dropped_section + "]";
+    }
+    if (template_ && name == "end") {
+      end_template();
+      return std::string("[") + dropped_section + "]";
+    }
+    if (template_ && name == "DEFAULT") {
+      error("[DEFAULT] stands in template " + excerpt(template_->name) +
+            "; end the template with [end] above it");
+      end_template();
+    }
     return "[" + std::to_string(open_section(std::string(name))) + "]";
   }
 
   std::size_t open_section(std::string name) {
-    const auto [found, fresh] = names_.emplace(name, sections_.size());
-    if (fresh) sections_.push_back({{std::move(name), here(), {}}, {}});
-    return found->second;
+    std::size_t index = sections_.size();
+    bool fresh = true;
+    if (!template_) {
+      const auto [found, is_new] = names_.emplace(name, index);
+      index = found->second;
+      fresh = is_new;
+    }
+    if (fresh) {
+      sections_.push_back({{std::move(name), here(), {}}});
+      owners_.push_back(template_ ? file_sections_.templates.size() + 1 : 0);
+    }
+    if (line_ > 0) sections_[index].parts.push_back({line_, line_});
+    if (template_) sections_[index].comments = std::exchange(comments_, {});
+    return index;
+  }
+
+  void begin_template(std::string_view signature) {
+    if (template_) {
+      error("a template stands in template " + excerpt(template_->name) + ", which line " +
+            std::to_string(template_->where.line) + " begins; end that with [end] above this one");
+      end_template();
+    }
+    template_ = RawTemplate{std::string(trim(signature.substr(0, signature.find('(')))), here()};
+    comments_.clear();
+    if (template_->name.empty()) error("a template without a name: [template NAME(PARAMETERS)]");
+    const std::size_t open = signature.find('(');
+    if (open == std::string_view::npos) return;
+    std::string_view list = signature.substr(open + 1);
+    if (!list.ends_with(')'))
+      return error("the parameters of template " + excerpt(template_->name) +
+                   " lack a ')': [template NAME(PARAMETERS)]");
+    list.remove_suffix(1);
+    read_parameters(list);
+  }
+
+  void read_parameters(std::string_view list) {
+    static constexpr std::array<std::string_view, 7> kTaken = {"name", "i",  "above", "inputs",
+                                                               "type", "if", "repeat"};
+    for (const std::string& item : split_list(list)) {
+      const std::size_t equals = item.find('=');
+      TemplateParameter parameter;
+      parameter.written = trim(std::string_view(item).substr(0, equals));
+      parameter.name = lower(parameter.written);
+      if (equals != std::string::npos) parameter.fallback = trim(std::string_view(item).substr(equals + 1));
+      const auto is_word = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+      };
+      const auto says = [&](const std::string& what) {
+        error("parameter " + excerpt(parameter.written) + " of template " + excerpt(template_->name) + " " +
+              what);
+      };
+      const auto same = [&](const TemplateParameter& other) { return other.name == parameter.name; };
+      std::vector<TemplateParameter>& all = template_->parameters;
+      if (parameter.name.empty() || !std::all_of(parameter.name.begin(), parameter.name.end(), is_word) ||
+          (parameter.name[0] >= '0' && parameter.name[0] <= '9')) {
+        says("needs a name of letters, digits and '_'");
+      } else if (std::find(kTaken.begin(), kTaken.end(), parameter.name) != kTaken.end()) {
+        says("has a name that every template knows already");
+      } else if (std::find_if(all.begin(), all.end(), same) != all.end()) {
+        says("is given twice");
+      } else {
+        all.push_back(std::move(parameter));
+      }
+    }
+  }
+
+  void end_template() {
+    template_->last_line = line_;
+    file_sections_.templates.push_back(*std::move(template_));
+    template_.reset();
   }
 
   /// inih reports a continuation line as the previous key once more; only the line number distinguishes the
@@ -167,7 +264,12 @@ class Reader {
         error("key " + excerpt(key) + " stands before any [section]");
       return;
     }
-    if (section == dropped_section) return;
+    if (section == dropped_section) {
+      if (template_)
+        error("key " + excerpt(key) + " stands in no section of template " + excerpt(template_->name) +
+              "; its parameters stand in brackets behind its name");
+      return;
+    }
     set_value(sections_[to_number<std::size_t>(section).value()], key, text == "\"\"" ? "" : text);
   }
 
@@ -181,6 +283,10 @@ class Reader {
                                        " is given twice; this one replaces line " +
                                        std::to_string(values[found->second].where.line));
     }
+    if (!raw.parts.empty()) raw.parts.back().last = line_;
+    part_ = raw.parts.empty() ? nullptr : &raw.parts.back();
+    if (template_) std::move(comments_.begin(), comments_.end(), std::back_inserter(raw.comments));
+    comments_.clear();
     target_ = &values[found->second];
     *target_ = {found->first, std::string(key), std::string(text), here(), false};
   }
@@ -192,6 +298,7 @@ class Reader {
                                        excerpt(target_->written) +
                                        " above; begin it in the first column if it is a " +
                                        (key.empty() ? "section" : "key") + " of its own");
+    if (part_ != nullptr) part_->last = line_;
     if (!target_->text.empty()) target_->text += '\n';
     target_->text += text;
   }
@@ -202,7 +309,11 @@ class Reader {
   std::string_view rest_;  ///< the lines not read yet
   std::shared_ptr<const std::string> file_;
   Diagnostics& diagnostics_;
-  std::vector<RawSection> sections_;
+  RawFile file_sections_;             ///< the templates that have ended
+  std::vector<RawSection> sections_;  ///< of the file and its templates
+  std::vector<std::size_t> owners_;   ///< for each section: 0 for the file, else the number of its template
+  std::optional<RawTemplate> template_;                 ///< the one whose [end] has not come
+  std::vector<std::string> comments_;                   ///< in a template: those that no section has yet
   std::unordered_map<std::string, std::size_t> names_;  ///< indices of sections by name
   std::exception_ptr failure_;
 
@@ -213,14 +324,21 @@ class Reader {
   bool indented_ = false;       ///< the current line
   bool after_key_ = false;      ///< an indented line continues a value
   IniValue* target_ = nullptr;  ///< that value; null if its section is dropped
+  LineRange* part_ = nullptr;   ///< the lines of its section
   bool orphan_reported_ = false;
 };
 
 }  // namespace
 
-std::vector<RawSection> read_sections(std::string_view text, std::shared_ptr<const std::string> file,
-                                      Diagnostics& diagnostics) {
+RawFile read_lines(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics) {
   return Reader(text, std::move(file), diagnostics).read();
+}
+
+std::optional<std::string_view> template_header(std::string_view name) {
+  constexpr std::string_view kWord = "template";
+  if (!name.starts_with(kWord) || name.size() == kWord.size() || !is_blank(name[kWord.size()]))
+    return std::nullopt;
+  return trim(name.substr(kWord.size()));
 }
 
 std::string in_section(const RawSection& raw) { return "section " + excerpt(raw.section.name) + ": "; }

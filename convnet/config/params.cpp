@@ -40,6 +40,7 @@ std::string phrase(const ParamSpec& spec) {
   }
   const std::string range = range_text(spec.min, spec.max);
   if (type == "integer") return "an integer" + range + suffix;
+  if (type == "integer or classes") return "an integer" + range + " or classes" + suffix;
   if (type == "number") return "a number" + range + suffix;
   if (type == "boolean") return "0 or 1" + suffix;
   if (type == "schedule") return "a number" + range + " or a schedule such as dexp[base=...]" + suffix;

@@ -48,6 +48,7 @@ class SectionReader {
   Graph read() {
     if (definition_.sections.empty() && !diagnostics_.has_errors())
       diagnostics_.error(place_in_definition(1), "holds no layers; a layer is a [section] with type=");
+    check_templates();
     for (const IniSection& section : definition_.sections) add_section(section);
     report_lacking();
     for (const IniSection& section : parameters_.sections) {
@@ -80,6 +81,14 @@ class SectionReader {
     return names;
   }
 
+  /// Refuses templates with the name of a layer type, because no layer could have that type.
+  void check_templates() {
+    for (const IniTemplate& t : definition_.templates) {
+      if (find_layer_type(t.name) != nullptr)
+        diagnostics_.error(t.where, "template '" + t.name + "' has the name of a layer type; choose another");
+    }
+  }
+
   void error(const SourceLocation& where, const std::string& layer, const std::string& message) {
     diagnostics_.error(where, "layer '" + layer + "': " + message);
   }
@@ -100,11 +109,10 @@ class SectionReader {
         for (const std::string& alias : spec.aliases) add(alias);
       }
     }
-    const std::string text = lower(file.text);
     for (const IniValue& value : file.defaults.values) {
       if (!checked.insert(value.key).second) continue;
       const std::string close = nearest(value.written, known, typing_edits(value.written));
-      if (close.empty() || text.find("%(" + value.key + ")s") != std::string::npos) continue;
+      if (close.empty() || refers_to(file, value.key)) continue;
       const std::string message = "key " + excerpt(value.written) +
                                   " of [DEFAULT] belongs to no layer type; did you mean '" + close + "'?";
       if (options_.strict) {
@@ -318,8 +326,15 @@ class SectionReader {
       return nullptr;
     }
     const LayerType* type = find_layer_type(value->text);
-    if (type == nullptr) error(value->where, section.name, unknown_layer_type(value->text));
-    return type;
+    if (type != nullptr) return type;
+    std::vector<std::string> templates;
+    for (const IniTemplate& t : definition_.templates) templates.push_back(t.name);
+    const std::string close = nearest(value->text, templates);
+    error(value->where, section.name,
+          close.empty()
+              ? unknown_layer_type(value->text)
+              : "unknown layer type or template '" + value->text + "'; did you mean '" + close + "'?");
+    return nullptr;
   }
 
   bool find_inputs(const IniSection& section, const LayerType& type, Node& node, LayerSource& source) {
@@ -381,7 +396,7 @@ class SectionReader {
     } else if (definition_.find(name) != nullptr) {
       error(value.where, section.name,
             "input '" + name + "' is defined below it; inputs must be defined above");
-    } else {
+    } else if (!definition_.lacks_sections) {
       error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
     }
     return false;
@@ -469,7 +484,7 @@ class SectionReader {
   /// Refuses layers whose output nobody reads, and nets without a cost.
   void check_users() {
     for (const Node& node : graph_.nodes) {
-      if (!node.users.empty() || node.is_cost()) continue;
+      if (!node.users.empty() || node.is_cost() || definition_.lacks_sections) continue;
       // A user that is itself wrong was reported already, perhaps because it misspells the name.
       const bool named =
           std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
@@ -486,7 +501,7 @@ class SectionReader {
     }
     const bool cost =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty())
+    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty() && !definition_.lacks_sections)
       diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 

@@ -175,7 +175,7 @@ class Setter {
       }
     }
     for (const IniFile* file : {&definition_, &parameters_})
-      if (lower(file->text).find("%(" + key + ")") != std::string::npos) return;
+      if (refers_to(*file, key)) return;
     refuse(s, owner.empty()
                   ? "no layer of this net has the key '" + s.key + "'"
                   : "changes nothing, because all layers that have this key have a value of their own; "

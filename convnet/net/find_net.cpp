@@ -11,6 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExtension = ".cfg";
 constexpr const char* kParameters = "-params.cfg";
+constexpr const char* kImageNet = "-imagenet";
 
 /// Returns the file of that name in the folder; "" if there is none.
 std::string file_in(const fs::path& folder, const std::string& name, CfgFile which) {
@@ -26,14 +27,46 @@ std::string file_in(const fs::path& folder, const std::string& name, CfgFile whi
   return "";
 }
 
+/// Returns the file of a net that comes with the program; "" if there is none.
+std::string installed_file(const std::string& name, CfgFile which) {
+  const std::string nets = installed_nets();
+  if (nets.empty() || name.empty() || name.find('/') != std::string::npos) return "";
+  std::string dashes = name, underscores = name;
+  std::replace(dashes.begin(), dashes.end(), '_', '-');
+  std::replace(underscores.begin(), underscores.end(), '-', '_');
+  for (const std::string& spelling : {name, dashes, underscores}) {
+    for (const char* suffix : {"", kImageNet})
+      if (std::string file = file_in(nets, spelling + suffix, which); !file.empty()) return file;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string find_net_file(const std::string& folder, const std::string& name, CfgFile which) {
   if (const std::string own = file_in(folder, name, which); !own.empty()) return own;
-  if (const std::string nets = installed_nets(); !nets.empty() && name.find('/') == std::string::npos) {
-    if (const std::string installed = file_in(nets, name, which); !installed.empty()) return installed;
-  }
+  if (std::string installed = installed_file(name, which); !installed.empty()) return installed;
   return (fs::path(folder) / name).string();
+}
+
+void add_parameters(OptionTexts& texts) {
+  const auto definition = texts.find("layer-def");
+  if (definition == texts.end() || texts.contains("layer-params")) return;
+  const auto folder = texts.find("layer-path");
+  const std::string own = folder == texts.end() ? "" : folder->second;
+  if (!file_in(own, definition->second, CfgFile::definition).empty()) return;
+  fs::path file = installed_file(definition->second, CfgFile::definition);
+  if (file.empty()) return;
+  file.replace_filename(file.stem().string() + kParameters);
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) texts["layer-params"] = file.filename().string();
+}
+
+std::string short_net_name(const std::string& file) {
+  std::string name = file;
+  for (const std::string suffix : {kExtension, kImageNet})
+    if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+  return name;
 }
 
 std::string installed_nets() {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/config/options.h"
 #include "convnet/config/params.h"
 
 namespace convnet {
@@ -13,12 +14,19 @@ namespace convnet {
 ///
 /// A name stands for the file of that name in `folder` (--layer-path; "" is the current one), or with ".cfg"
 /// behind it; of parameters also with "-params.cfg". If there is none, and the name has no folder, it stands
-/// for such a file in installed_nets(). Returns the name in `folder` if there is no file at all.
+/// for such a file in installed_nets(), whose name may also end in "-imagenet", and may have '-' where the
+/// given one has '_', or the other way round. Returns the name in `folder` if there is no file at all.
 std::string find_net_file(const std::string& folder, const std::string& name, CfgFile which);
 
 /// Returns the folder of the nets that come with the program: share/convnet/configs beside the folder of the
 /// program's file, or configs of the source tree that the program was built in. "" if there is neither.
 std::string installed_nets();
+
+/// Gives options that name a net in installed_nets(), but no parameters, those of the net.
+void add_parameters(OptionTexts& texts);
+
+/// Returns the short name of a definition in installed_nets(): "resnet18" of "resnet18-imagenet.cfg".
+std::string short_net_name(const std::string& file);
 
 /// Returns the names of the definitions or the parameters in installed_nets(), in order.
 std::vector<std::string> installed_net_files(CfgFile which);

@@ -30,8 +30,10 @@ IniFile read_net_file(const NetFileOptions& options, const std::string& name, Cf
     const std::string reason = std::string(wrong.what()).substr(path.size() + 2);  // without "PATH: "
     std::error_code ignored;
     const bool may_be_ours = name.find('/') == std::string::npos && !std::filesystem::exists(path, ignored);
-    diagnostics.error(
-        place, reason + (may_be_ours ? did_you_mean(name, installed_net_files(which)) : std::string()));
+    std::vector<std::string> known = installed_net_files(which);
+    if (which == CfgFile::definition && !name.ends_with(".cfg"))
+      for (std::string& file : known) file = short_net_name(file);
+    diagnostics.error(place, reason + (may_be_ours ? did_you_mean(name, known) : std::string()));
     return {path, "", {}};
   }
   if (const std::string foreign = foreign_net(text, which); !foreign.empty()) {

@@ -84,10 +84,11 @@ const OptionTable<NetFileOptions>& net_file_options() {
       option("layer-def", &NetFileOptions::layer_def,
              {.unit = "file",
               .doc = "the layer definition file; a name of a net that comes with the program, like "
-                     "lenet, will do"}),
+                     "resnet18, will do (convnet nets lists them)"}),
       option("layer-params", &NetFileOptions::layer_params,
              {.unit = "file",
-              .doc = "the layer parameter file; lenet-params, or lenet, stands for that of the net lenet"}),
+              .doc = "the layer parameter file; lenet-params, or lenet, stands for that of the net lenet; a "
+                     "net that comes with the program brings its own"}),
       of_original(option("layer-path", &NetFileOptions::layer_path,
                          {.fallback = "",
                           .unit = "folder",

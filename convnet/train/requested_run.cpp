@@ -12,6 +12,7 @@
 #include "convnet/net/convert.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/find_net.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/plan/timeline.h"
@@ -236,7 +237,10 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   if (run.checkpoint) run.texts = taken_options(*run.checkpoint);
   for (const auto& [key, text] : given)
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
-  if (run.checkpoint) drop_options_of_provider(run.texts, given, *run.checkpoint);
+  if (run.checkpoint)
+    drop_options_of_provider(run.texts, given, *run.checkpoint);
+  else
+    add_parameters(run.texts);
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));

@@ -88,20 +88,23 @@ const std::vector<Mistake> definition_mistakes = {
     {"stride=2", "stirde=2", "net.cfg:20: layer 'pool1': unknown key 'stirde'; did you mean 'stride'?"},
     {"filterSize=3", "filterSise=3",
      "net.cfg:12: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
-    {"channels=2\n", "",
-     "net.cfg:14: layer 'pool1': 'channels' is missing; it is an integer between 1 and 1048576 (maps of the "
-     "input)"},
+    {"sizeX=2\n", "", "net.cfg:14: layer 'pool1': 'sizeX' is missing; it is an integer between 0 and 4096 ("},
     {"outputs=10\n", "",
-     "net.cfg:21: layer 'fc10': 'outputs' is missing; it is an integer between 1 and 16777216 (number of "
-     "outputs)"},
+     "net.cfg:21: layer 'fc10': 'outputs' is missing; it is an integer between 1 and 16777216 or classes "
+     "(number "
+     "of outputs, or classes: as many as the data has)"},
+    {"type=fc\ninputs=pool1\noutputs=10",
+     "type=fc\ninputs=pool1\noutputs=4\n[c]\ntype=conv\ninputs=fc10\nfilters=10\nfilterSize=1",
+     "net.cfg:25: layer 'c': needs channels=, because input 'fc10' is a vector of 4 numbers"},
     {"filters=2", "filters=two",
-     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not 'two'"},
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not 'two'"},
     {"filters=2", "filters=2.5",
-     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '2.5'"},
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not '2.5'"},
     {"filters=2", "filters=0",
-     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '0'"},
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not '0'"},
     {"filters=2", "filters=99999999999",
-     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '99999999999'"},
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not "
+     "'99999999999'"},
     {"filters=2", "filters=",
      "net.cfg:11: layer 'conv1': filters has 0 values for 1 inputs; give one value, or one per input"},
     {"filterSize=3", "filterSize=5000",
@@ -242,7 +245,7 @@ const std::vector<Mistake> parameter_mistakes = {
      "there or in [DEFAULT]"},
     {"coeff=1\n", "coeff=\n", "params.cfg:13: layer 'logprob': coeff expects a number, not ''"},
     {"topk=2", "topk=0",
-     "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576, not '0'"},
+     "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576 or classes, not '0'"},
     {"topk=2", "topk=11", "params.cfg:14: layer 'logprob': topk=11 is more than the 10 outputs of 'probs'"},
     {"[conv1]", "wc=0\n[conv1]", "params.cfg:1: key 'wc' stands before any [section]"},
 };
@@ -441,6 +444,59 @@ TEST_CASE("nets that come with the program are found by their names") {
       "lenet-param.cfg: cannot be read: No such file or directory; did you mean 'lenet-params.cfg'?");
   check_refused(data + Args{"--layer-def", "nets/lenet.cfg", "--layer-params", "lenet"},
                 "nets/lenet.cfg: cannot be read: No such file or directory\n");
+}
+
+TEST_CASE("a net that comes with the program brings its parameters and takes any images and classes") {
+  const std::string configs =
+      std::filesystem::canonical(std::string(CONVNET_SOURCE_DIR) + "/configs").string();
+  const Args data = {"plan", "--data-provider", "dummy-3x40x40-3"};
+  for (const std::string name : {"resnet18", "resnet18-imagenet", "resnet18-imagenet.cfg"}) {
+    const Outcome run = run_well(data + Args{"--layer-def", name});
+    CHECK_THAT(run.err,
+               Catch::Contains("/resnet18-imagenet.cfg\n") &&
+                   Catch::Contains(" is " + configs + "/resnet18-imagenet-params.cfg\n") &&
+                   Catch::Contains("layer 'logprob': topk=5 is lowered to the 3 outputs of 'probs'\n"));
+    CHECK_THAT(run.out, Catch::Contains("fc                   fc                        3         1539"));
+  }
+  CHECK_THAT(run_well(data + Args{"--layer-def", "wide-resnet50-2"}).err,
+             Catch::Contains("/wide_resnet50_2.cfg\n"));
+  check_refused(data + Args{"--layer-def", "resnet81", "--layer-params", "lenet"},
+                "resnet81: cannot be read: No such file or directory; did you mean 'resnet18'?");
+  check_refused(data + Args{"--layer-def", "resnet81"}, "missing: --layer-params");
+  const Workshop shop;
+  write_file(shop / "lenet.cfg", kDefinition);
+  check_refused(
+      {"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", shop.path(), "--layer-def", "lenet"},
+      "missing: --layer-params");
+}
+
+TEST_CASE("--flat writes the net without templates") {
+  const Workshop shop;
+  const Args plan = {"plan", "--data-provider", "dummy-3x32x32-10", "--layer-params", "wrn-16-4", "--json"};
+  const std::string flat = shop / "new/flat.cfg";
+  const std::string of_templates = run_well(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat}).out;
+  const std::string text = read_file(flat);
+  CHECK_THAT(text, !Catch::Contains("template") &&
+                       Catch::Contains("[g2b1-conv1]\ntype=conv\ninputs=g2b1-bn1\nfilters=128\n"));
+  CHECK(run_well(plan + Args{"--layer-def", flat}).out == of_templates);
+  // The flat form has what --set gives one of the layers.
+  run_well(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat, "--set", "g2b1-conv1.initW=0.5"});
+  CHECK_THAT(read_file(flat), Catch::Contains("[g2b1-conv1]\ninitW=0.5\n"));
+  check_refused(plan + Args{"--layer-def", flat, "--flat", flat}, "--flat");
+  check_refused(plan + Args{"--layer-def", "wrn-16-4", "--flat", shop.path()}, "is a folder");
+}
+
+TEST_CASE("nets that come with the program are listed") {
+  const std::string text = run_well({"nets"}).out;
+  CHECK_THAT(
+      text, Catch::Contains(
+                "resnet18                     11.7 M        1.81 G    3x224x224  residual net of 18 layers"));
+  CHECK_THAT(text, Catch::Contains("measured: 4.8 % test error on Fashion-MNIST"));
+  CHECK(text.find("-imagenet ") == std::string::npos);
+  const auto nets = nlohmann::json::parse(run_well({"nets", "--json"}).out);
+  CHECK(nets.size() >= 20);
+  for (const auto& net : nets) CHECK(net["parameters"] > 1000);
+  check_refused({"nets", "resnet18"}, "resnet18");
 }
 
 TEST_CASE("a run with a net that comes with the program goes on with its parameters") {

@@ -17,10 +17,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-COMMANDS = ["train", "plan", "place", "bench", "show", "predict", "export", "make-data"]
+COMMANDS = ["train", "plan", "place", "bench", "show", "predict", "export", "make-data", "nets"]
 # Names of other programs that pages use, and placeholders.
 OTHERS = {
-    "cfg.md": {"key="},
+    "cfg.md": {"key=", "repeat=", "if="},
     "coming-from.md": {"use_buffers=", "count_include_pad="},
     "decisions.md": {"--option"},
     "distributed.md": {"--map-by", "--signal"},

@@ -1,6 +1,7 @@
 // Errors about operations that a device cannot do name the layer.
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
+#include "tests/temp_folder.h"
 
 namespace convnet {
 namespace {

@@ -1,0 +1,69 @@
+// `convnet nets` lists the nets that come with the program.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "convnet/base/error.h"
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/net/find_net.h"
+#include "convnet/net/options.h"
+#include "convnet/net/ready_nets.h"
+
+namespace convnet {
+namespace {
+
+/// Returns "11.7 M" for 11689512.
+std::string short_number(double value) {
+  for (const auto& [unit, name] : {std::pair{1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (value >= unit) return fmt::format("{:.3g} {}", value / unit, name);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string image_text(const Dims& image) { return fmt::format("{}", fmt::join(image, "x")); }
+
+nlohmann::json nets_json(const std::vector<ReadyNet>& nets) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const ReadyNet& net : nets)
+    all.push_back({{"name", net.name},
+                   {"file", net.file},
+                   {"parameters", net.parameters},
+                   {"multiply_adds", net.multiply_adds},
+                   {"image", net.header.image},
+                   {"classes", net.header.classes},
+                   {"summary", net.header.summary},
+                   {"measured", net.header.measured}});
+  return all;
+}
+
+const OptionTable<ReportOptions>& options_of_nets() {
+  static const auto table = report_options().only({"json"});
+  return table;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& nets_command_options() { return options_of_nets().specs(); }
+
+void nets_command(const std::vector<std::string>& args) {
+  const ReportOptions options = options_of_nets().parse(parse_command_line(nets_command_options(), args));
+  const std::string folder = installed_nets();
+  if (folder.empty()) throw InputError("the program's folder of nets, share/convnet/configs, is not there");
+  const std::vector<ReadyNet> nets = ready_nets();
+  if (options.json) return fmt::print("{}\n", nets_json(nets).dump(2));
+  fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", "net", "parameters", "multiply-adds", "images",
+             "what it is");
+  for (const ReadyNet& net : nets) {
+    fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", net.name,
+               short_number(static_cast<double>(net.parameters)), short_number(net.multiply_adds),
+               image_text(net.header.image), net.header.summary);
+    if (!net.header.measured.empty()) fmt::print("{:<62}  measured: {}\n", "", net.header.measured);
+  }
+  fmt::print(
+      "\nParameters and multiply-adds are for images of this size and the classes that the file names; other "
+      "data may be used, too.\n--layer-def NAME takes a net. Its files are in {}\n",
+      folder);
+}
+
+}  // namespace convnet
