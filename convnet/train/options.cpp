@@ -27,12 +27,12 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
            .unit = "file",
            .doc = "checkpoint folder (its newest) or file to resume from or test; training from an older "
                   "one moves the later ones aside"}),
-      unsaved_option(
-          "init-from", &CheckpointOptions::init_from,
-          {.fallback = "",
-           .unit = "file",
-           .doc = "checkpoint, or safetensors file with PyTorch's names, whose weights of equal name and "
-                  "shape a new run starts from (fine-tuning)"}),
+      unsaved_option("init-from", &CheckpointOptions::init_from,
+                     {.fallback = "",
+                      .unit = "file",
+                      .doc = "checkpoint, or file of another program (.safetensors, .pth or .pt) with "
+                             "PyTorch's names, whose "
+                             "weights of equal name and shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
       option("save-freq", &CheckpointOptions::save_freq,
