@@ -47,15 +47,15 @@ std::string find_prefix(const Graph& graph, const std::vector<WeightBuffers>& we
     wanted.insert(pytorch_name(graph.nodes[w.node].layer_name, spec.name, is_of_first_input(w, spec)));
   }
   wanted.erase("");
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& entry : tensors) {
+    const std::string_view name = entry.first;
     std::size_t end = 0;
     for (int i = 0; i < kMostWrappers; ++i) {
-      const auto* const wrapper = std::ranges::find_if(kWrappers, [&](std::string_view word) {
-        return std::string_view(name).substr(end).starts_with(word);
-      });
+      const auto* const wrapper = std::ranges::find_if(
+          kWrappers, [&](std::string_view word) { return name.substr(end).starts_with(word); });
       if (wrapper == kWrappers.end()) break;
       end += wrapper->size();
-      prefixes.insert(name.substr(0, end));
+      prefixes.emplace(name.substr(0, end));
     }
   }
   std::string best;
