@@ -63,12 +63,11 @@ TagScore TagScores::score(std::size_t tag) const {
       score.best_f1 = f1;
       score.best_threshold = threshold;
     }
-    if (score.images > 0)
-      score.average_precision += static_cast<double>(right - right_before) /
-                                 static_cast<double>(score.images) * static_cast<double>(right) /
-                                 static_cast<double>(taken);
+    score.average_precision +=
+        static_cast<double>(right - right_before) * static_cast<double>(right) / static_cast<double>(taken);
     right_before = right;
   }
+  if (score.images > 0) score.average_precision /= static_cast<double>(score.images);
   return score;
 }
 

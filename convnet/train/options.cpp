@@ -261,7 +261,7 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
   const TestOptions& tests = options.tests;
   if (tests.write_features.empty() != tests.feature_path.empty())
     wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
-  if (texts.contains("tag-threshold") && !tests.only_tests())
+  if (tests.tag_threshold != TestOptions().tag_threshold && !tests.only_tests())
     wrong.emplace_back("--tag-threshold is for --test-only");
   if (!tests.logreg_name.empty() && !tests.only_tests())
     wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
