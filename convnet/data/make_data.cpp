@@ -355,7 +355,7 @@ void Maker::write_meta(const State& state) const {
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
-           {"data_mean", pickles::array({3 * size * size, 1}, state.sums.mean_image())},
+           {"data_mean", pickles::array({std::int64_t{3} * size * size, 1}, state.sums.mean_image())},
            {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, axes)})},
            {"made_with", pickled(identity_)},
            {"training_images", pickles::integer(static_cast<std::int64_t>(state.sums.images))},
