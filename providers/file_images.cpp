@@ -33,15 +33,20 @@ class FileSource final : public ImageSource {
     // Checkpoints of older versions do not say the size of images that are cropped; then the options decide.
     const Dims& whole = cropped ? images.stored : images.dims;
     if (whole.size() == 3) info_.image_size = static_cast<int>(whole[1]);
-    info_.classes = labels.classes;
-    info_.class_names = labels.class_names;
+    if (labels.type == DataType::f32) {
+      info_.number_names.resize(static_cast<std::size_t>(element_count(labels.dims)));
+    } else {
+      info_.classes = labels.classes;
+      info_.class_names = labels.class_names;
+    }
   }
   bool has(int batch) const override { return batch == 1; }
   std::string contents() const override { return "batch 1"; }
   std::int64_t images_in(int) const override { return static_cast<std::int64_t>(files_.size()); }
   EncodedImage read(int, std::int64_t image) const override {
     const FileImage& file = files_[static_cast<std::size_t>(image)];
-    return {file.file, bytes_of(file), {0}};
+    if (info_.number_names.empty()) return {file.file, bytes_of(file), {{0}}};
+    return {file.file, bytes_of(file), {{}, std::vector<float>(info_.number_names.size())}};
   }
 
  private:

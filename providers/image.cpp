@@ -58,10 +58,14 @@ int choose_training_size(int side, int image_size, double least_area) {
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
-  std::vector<MatrixInfo> matrices = {
-      {"data", {options.channels(), side, side}, type, 0},
-      {"labels", {1}, DataType::s32, info.classes, escape_non_utf8(info.class_names)},
-      {"multi-hot labels", {info.classes}, DataType::f32, 0}};
+  std::vector<MatrixInfo> matrices = {{"data", {options.channels(), side, side}, type, 0}};
+  if (info.number_names.empty()) {
+    matrices.push_back({"labels", {1}, DataType::s32, info.classes, escape_non_utf8(info.class_names)});
+    matrices.push_back({"multi-hot labels", {info.classes}, DataType::f32, 0});
+  } else {
+    matrices.push_back(
+        {"numbers", {std::ssize(info.number_names)}, DataType::f32, 0, escape_non_utf8(info.number_names)});
+  }
   matrices[0].stored_type = DataType::u8;
   if (options.inner_size > 0) matrices[0].stored = {options.channels(), image_size, image_size};
   return matrices;
@@ -118,8 +122,14 @@ class ImageProvider final : public Provider {
       throw InputError("--color-noise adds colours, and --grey makes the photographs grey; leave one out");
     if (shuffled && !source_->any_order())
       throw InputError(
-          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images "
-          "were mixed when they were made; folders and tars of images can be shuffled");
+          fmt::format("--{}: cuda-convnet2's batches are read a file at a time, and their images "
+                      "were mixed when they were made; folders and tars of images can be shuffled",
+                      options.balance ? "balance" : "shuffle"));
+    const ImageSetInfo& info = source_->info();
+    if (options.balance && (info.has_tags || !info.number_names.empty()))
+      throw InputError(
+          fmt::format("--balance 1 draws classes evenly, and the table of --labels holds {}",
+                      info.has_tags ? "tags; posWeight of cost.bce weighs rare ones" : "numbers"));
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
@@ -213,7 +223,7 @@ class ImageProvider final : public Provider {
  private:
   struct Found {
     DecodedImage image;
-    std::vector<std::int32_t> labels;
+    ImageLabels labels;
   };
   struct Sample {
     std::vector<float> mean;  ///< (C,side,side)
@@ -257,9 +267,23 @@ class ImageProvider final : public Provider {
       std::vector<std::int64_t> images;
       for (int batch = shuffled_->first; batch <= shuffled_->last; ++batch)
         images.push_back(source_->extent(batch, 0, LoadRequest::all).images);
-      order_.emplace(images, seed_);
+      if (options_.balance)
+        order_.emplace(images, classes_of(images), seed_);
+      else
+        order_.emplace(images, seed_);
     }
     order_->prepare(epoch);
+  }
+
+  /// Returns the classes of the images of the shuffled range, which has `images` in each batch.
+  std::vector<std::int32_t> classes_of(const std::vector<std::int64_t>& images) const {
+    std::vector<std::int32_t> classes;
+    for (std::size_t b = 0; b < images.size(); ++b)
+      for (std::int64_t i = 0; i < images[b]; ++i) {
+        const ImageLabels labels = source_->labels(shuffled_->first + static_cast<int>(b), i);
+        classes.push_back(labels.classes.empty() ? -1 : labels.classes.front());
+      }
+    return classes;
   }
 
   /// Writes a row of a piece, or in tests a row for each view, from row `first_row` on. Writes the image
@@ -282,10 +306,14 @@ class ImageProvider final : public Provider {
       write_views(found.image, place, statistics, row<std::uint8_t>(piece, 0, first_row));
     const std::int64_t copies = place.epoch > 0 ? 1 : views();
     for (std::int64_t copy = first_row; copy < first_row + copies; ++copy) {
+      if (!source_->info().number_names.empty()) {
+        std::ranges::copy(found.labels.numbers, row<float>(piece, 1, copy));
+        continue;
+      }
       std::int32_t* const label = row<std::int32_t>(piece, 1, copy);
-      label[0] = choose_label(found.labels, place);
+      label[0] = choose_label(found.labels.classes, place);
       if (augmentation_.mixes()) label[1] = label[0];
-      for (const std::int32_t of_image : found.labels) row<float>(piece, 2, copy)[of_image] = 1;
+      for (const std::int32_t of_image : found.labels.classes) row<float>(piece, 2, copy)[of_image] = 1;
     }
   }
 
@@ -503,8 +531,8 @@ class ImageProvider final : public Provider {
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed, const std::optional<BatchRange>& shuffled) {
-  return make_image_provider(open_image_source(path, options.hold_out, options.labels), path, options, seed,
-                             shuffled);
+  return make_image_provider(open_image_source(path, options.hold_out, options.labels, options.label_kind),
+                             path, options, seed, shuffled);
 }
 
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
@@ -517,6 +545,7 @@ const std::vector<OptionOfImage>& options_of_image() {
   using Options = ImageOptions;
   static const std::vector<OptionOfImage> all = {
       {"labels", [](const Options& o) { return !o.labels.empty(); }},
+      {"label-kind", [](const Options& o) { return o.label_kind != LabelKind::automatic; }},
       {"grey", [](const Options& o) { return o.grey; }},
       {"image-size", [](const Options& o) { return o.image_size > 0; }},
       {"color-noise", [](const Options& o) { return o.color_noise > 0; }},

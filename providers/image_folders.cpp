@@ -44,9 +44,7 @@ class DealtImages : public ImageSource {
                     static_cast<std::int64_t>(images_[part].size()) - first_of(part, batch));
   }
   std::string name(int batch, std::int64_t image) const override { return at(batch, image).name; }
-  std::vector<std::int32_t> labels(int batch, std::int64_t image) const override {
-    return {at(batch, image).label};
-  }
+  ImageLabels labels(int batch, std::int64_t image) const override { return labels_of(at(batch, image)); }
 
  protected:
   /// Deals the images of each part. With `hold_out`, a tenth of the images of a single part becomes a second
@@ -66,6 +64,12 @@ class DealtImages : public ImageSource {
     number_parts(parts_, batches);
   }
 
+  /// Returns the class, the tags or the numbers of an image.
+  ImageLabels labels_of(const LabelledImage& image) const {
+    if (info_.has_tags) return {image.tags};
+    if (!info_.number_names.empty()) return {{}, image.numbers};
+    return {{image.label}};
+  }
   std::size_t part_of(int batch) const { return parts_[0].batches.holds(batch) ? 0 : 1; }
   const ImagePart& part(int batch) const { return parts_[part_of(batch)]; }
   const LabelledImage& at(int batch, std::int64_t image) const {
@@ -119,7 +123,7 @@ class ClassFolders final : public DealtImages {
   EncodedImage read(int batch, std::int64_t image) const override {
     const LabelledImage& found = at(batch, image);
     const std::string path = (fs::path(part(batch).folder) / found.name).string();
-    return {path, read_whole_file(path), {found.label}};
+    return {path, read_whole_file(path), labels_of(found)};
   }
 
  private:
@@ -144,13 +148,18 @@ class ClassFolders final : public DealtImages {
   }
 };
 
-/// Photos, in folders or tars, whose classes stand in a table.
+/// Photos, in folders or tars, whose classes, tags or numbers stand in a table.
 class PhotosWithTable final : public DealtImages {
  public:
   PhotosWithTable(const std::string& path, LabelledImages photos, bool hold_out)
       : photos_(std::move(photos)) {
-    info_.class_names = photos_.class_names;
-    info_.classes = static_cast<std::int64_t>(photos_.class_names.size());
+    if (photos_.kind == LabelKind::numbers) {
+      info_.number_names = photos_.class_names;
+    } else {
+      info_.class_names = photos_.class_names;
+      info_.classes = static_cast<std::int64_t>(photos_.class_names.size());
+      info_.has_tags = photos_.kind == LabelKind::tags;
+    }
     info_.left_out = photos_.left_out;
     std::vector<ImagePart> parts = {{"", path, {}}};
     std::vector<std::vector<DealtImage>> images = {dealt(std::move(photos_.training))};
@@ -165,7 +174,7 @@ class PhotosWithTable final : public DealtImages {
   EncodedImage read(int batch, std::int64_t image) const override {
     const LabelledImage& photo = at(batch, image);
     const std::string name = photo.tar < 0 ? (fs::path(photos_.folder) / photo.name).string() : photo.name;
-    return {name, photos_.read(photo), {photo.label}};
+    return {name, photos_.read(photo), labels_of(photo)};
   }
 
  private:
@@ -185,10 +194,11 @@ std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool 
   return std::make_unique<ClassFolders>(folder, hold_out);
 }
 
-std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, bool hold_out) {
+std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, LabelKind kind,
+                                         bool hold_out) {
   std::error_code ignored;
-  LabelledImages photos =
-      fs::is_regular_file(path, ignored) ? find_photos(std::vector{path}, table) : find_photos(path, table);
+  LabelledImages photos = fs::is_regular_file(path, ignored) ? find_photos(std::vector{path}, table, kind)
+                                                             : find_photos(path, table, kind);
   return std::make_unique<PhotosWithTable>(path, std::move(photos), hold_out);
 }
 

@@ -192,8 +192,9 @@ class ImagePickles final : public ImageSource {
       file = get(path);
     }
     const auto i = static_cast<std::size_t>(image);
-    return {fmt::format("{}: image {} (counted from 0)", path, image), std::string(file->images[i]),
-            file->labels[i]};
+    return {fmt::format("{}: image {} (counted from 0)", path, image),
+            std::string(file->images[i]),
+            {file->labels[i]}};
   }
 
  private:

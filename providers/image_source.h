@@ -12,20 +12,29 @@
 
 namespace convnet {
 
+/// What a data set says of an image.
+struct ImageLabels {
+  std::vector<std::int32_t> classes;  ///< classes or tags, each in [0, ImageSetInfo::classes)
+  std::vector<float> numbers = {};    ///< as many as ImageSetInfo::number_names
+};
+
 /// An image as it is stored.
 struct EncodedImage {
-  std::string name;                  ///< name for messages: a file, or a file and the place in it
-  std::string bytes;                 ///< contents of a JPEG, PNG, BMP or WebP file
-  std::vector<std::int32_t> labels;  ///< classes, each in [0, classes)
+  std::string name;   ///< name for messages: a file, or a file and the place in it
+  std::string bytes;  ///< contents of a JPEG, PNG, BMP or WebP file
+  ImageLabels labels;
 };
 
 /// Facts that a data set states about itself.
 struct ImageSetInfo {
   std::int64_t classes = 0;
   std::vector<std::string> class_names;  ///< one for each class, or none at all
-  int image_size = 0;                    ///< shorter side of the images, pixels; 0: any
-  std::vector<float> mean;               ///< (3, image_size, image_size); empty: not known
-  std::vector<float> color_pca;          ///< PixelStatistics::color_pca; empty: not known
+  bool has_tags = false;                 ///< the classes are tags, of which an image has any number
+  /// Names of the numbers that each image has instead of classes; empty: images have classes.
+  std::vector<std::string> number_names;
+  int image_size = 0;            ///< shorter side of the images, pixels; 0: any
+  std::vector<float> mean;       ///< (3, image_size, image_size); empty: not known
+  std::vector<float> color_pca;  ///< PixelStatistics::color_pca; empty: not known
   LeftOutFiles left_out;
 };
 
@@ -65,9 +74,7 @@ class ImageSource {
   /// RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;
   /// Returns only EncodedImage::labels, without reading the image if they are known.
-  virtual std::vector<std::int32_t> labels(int batch, std::int64_t image) const {
-    return read(batch, image).labels;
-  }
+  virtual ImageLabels labels(int batch, std::int64_t image) const { return read(batch, image).labels; }
 
  protected:
   ImageSetInfo info_;
@@ -90,15 +97,17 @@ constexpr std::int64_t dealt_batch_images = 1024;
 /// In the last two forms, folders `train` and `val` (or else `test`) may hold two such sets of the same
 /// classes; the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
 /// folders without a second set, chosen by a hash of class and name, becomes the second set. If `table` is
-/// not empty, it is the CSV file with the classes of the photos in the folder or tars (find_photos()), which
-/// form batches as those of folders do. Throws InputError or RunError.
+/// not empty, it is the CSV file with the labels, of this kind, of the photos in the folder or tars
+/// (find_photos()), which form batches as those of folders do. Throws InputError or RunError.
 std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out = false,
-                                               const std::string& table = "");
+                                               const std::string& table = "",
+                                               LabelKind kind = LabelKind::automatic);
 
 // One function for each form; open_image_source() calls them.
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path);
 std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out);
-std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, bool hold_out);
+std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, LabelKind kind,
+                                         bool hold_out);
 
 }  // namespace convnet

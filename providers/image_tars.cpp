@@ -72,8 +72,8 @@ class ImageTars final : public ImageSource {
   std::string name(int batch, std::int64_t image) const override {
     return shard(batch)->images[static_cast<std::size_t>(image)].name;
   }
-  std::vector<std::int32_t> labels(int batch, std::int64_t image) const override {
-    return {shard(batch)->images[static_cast<std::size_t>(image)].label};
+  ImageLabels labels(int batch, std::int64_t image) const override {
+    return {{shard(batch)->images[static_cast<std::size_t>(image)].label}};
   }
 
   EncodedImage read(int batch, std::int64_t image) const override {
@@ -83,7 +83,7 @@ class ImageTars final : public ImageSource {
     const InputFile file(path_of(batch));
     return {fmt::format("{}: {}", file.path(), printable(it.name)),
             file.read(it.at.offset, it.at.size),
-            {it.label}};
+            {{it.label}}};
   }
 
  private:

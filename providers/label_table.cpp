@@ -6,9 +6,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -42,11 +45,10 @@ std::optional<double> number_of(const std::string& text) {
   return number;
 }
 
-/// Returns the different classes of the rows in their order.
-std::vector<std::string> sorted_classes(std::span<const LabelRow> rows) {
-  std::vector<std::string> names;
-  names.reserve(rows.size());
-  for (const LabelRow& row : rows) names.push_back(row.class_name);
+using Rows = std::span<const LabelRow>;
+
+/// Returns the different names in their order.
+std::vector<std::string> sorted_names(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   if (std::all_of(names.begin(), names.end(), [](const std::string& n) { return number_of(n).has_value(); }))
@@ -108,13 +110,196 @@ class PhotoIndex {
   std::array<std::unordered_map<std::string_view, Photos>, kForms> by_name_;
 };
 
-/// Returns whether the first line names the columns.
-bool has_header(std::span<const LabelRow> rows, const PhotoIndex& index) {
-  const LabelRow& first = rows.front();
-  if (rows.size() == 1 || has_image_extension(first.photo) || index.find(first)) return false;
-  return std::none_of(rows.begin() + 1, rows.end(),
-                      [&](const LabelRow& row) { return row.class_name == first.class_name; });
+constexpr std::string_view kSeparators = ";|";
+
+/// Returns the tags in a field, in the order of the field.
+std::vector<std::string> tags_in(std::string_view field) {
+  std::vector<std::string> tags;
+  while (true) {
+    const std::size_t end = std::min(field.find_first_of(kSeparators), field.size());
+    if (std::string tag = without_blanks(field.substr(0, end)); !tag.empty()) tags.push_back(std::move(tag));
+    if (end == field.size()) return tags;
+    field.remove_prefix(end + 1);
+  }
 }
+
+/// Turns the rows of a table into the labels of photos.
+class LabelReader {
+ public:
+  LabelReader(const LabelTable& table, const std::vector<PhotoName>& photos, std::string where,
+              LabelKind kind)
+      : table_(table), photos_(photos), where_(std::move(where)), rows_(table.rows), index_(table, photos) {
+    found_.photos.resize(photos.size());
+    if (has_header()) {
+      columns_ = rows_[0].fields;
+      constexpr std::size_t kShown = 5;
+      found_.header = fmt::format("{}:{}: '{}", table.file, rows_[0].line, printable(rows_[0].photo));
+      for (std::size_t i = 0; i < std::min(columns_.size(), kShown); ++i)
+        found_.header += "," + printable(columns_[i]);
+      found_.header += columns_.size() > kShown ? ",…'" : "'";
+      rows_ = rows_.subspan(1);
+    }
+    found_.kind = kind == LabelKind::automatic ? kind_of_fields() : kind;
+  }
+
+  PhotoLabels read() {
+    if (is_wide()) check_columns();
+    name_labels();
+    std::vector<std::int64_t> lines(photos_.size());  // of the photos' rows
+    const LabelRow* missing = nullptr;
+    std::size_t missing_rows = 0;
+    for (const LabelRow& row : rows_) {
+      PhotoLabel label = label_of(row);
+      const std::optional<std::size_t> photo = index_.find(row);
+      if (!photo) {
+        if (missing == nullptr) missing = &row;
+        ++missing_rows;
+        continue;
+      }
+      if (lines[*photo] > 0)
+        fail(row, fmt::format("names '{}', which line {} names, too", printable(photos_[*photo].path),
+                              lines[*photo]));
+      lines[*photo] = row.line;
+      found_.photos[*photo] = std::move(label);
+    }
+    if (missing != nullptr)
+      fail(*missing,
+           fmt::format("there is no photo '{}' in {}{}{}", printable(missing->photo), where_,
+                       missing_rows > 1 ? fmt::format(", nor those of {} other lines", missing_rows - 1) : "",
+                       photos_.empty() ? ""
+                                       : fmt::format("; photos there are named like '{}'",
+                                                     printable(photos_.front().path))));
+    return std::move(found_);
+  }
+
+ private:
+  [[noreturn]] void fail(const LabelRow& row, const std::string& what) const {
+    throw InputError(fmt::format("{}:{}: {}", table_.file, row.line, what));
+  }
+  bool is_wide() const { return table_.rows.front().fields.size() > 1; }
+
+  /// Returns whether the first line names the columns.
+  bool has_header() const {
+    const LabelRow& first = rows_.front();
+    if (rows_.size() == 1 || has_image_extension(first.photo) || index_.find(first)) return false;
+    return is_wide() || std::none_of(rows_.begin() + 1, rows_.end(),
+                                     [&](const LabelRow& row) { return row.fields == first.fields; });
+  }
+
+  LabelKind kind_of_fields() const {
+    const auto every_field = [&](const auto& is_so) {
+      return std::all_of(rows_.begin(), rows_.end(), [&](const LabelRow& row) {
+        return std::all_of(row.fields.begin(), row.fields.end(), is_so);
+      });
+    };
+    const auto is_bit = [](const std::string& field) { return bit_of(field).has_value(); };
+    const auto is_class = [](const std::string& field) {
+      return field.find_first_of(kSeparators) == std::string::npos;
+    };
+    if (is_wide()) return every_field(is_bit) ? LabelKind::tags : LabelKind::numbers;
+    return every_field(is_class) ? LabelKind::classes : LabelKind::tags;
+  }
+
+  /// Returns whether a photo has the tag of a column; nullopt if the field is neither 0 nor 1.
+  static std::optional<bool> bit_of(const std::string& field) {
+    const std::optional<double> number = number_of(field);
+    if (!number || (*number != 0 && *number != 1)) return std::nullopt;
+    return *number == 1;
+  }
+
+  /// Checks that a table with several columns has their names, and holds no classes.
+  void check_columns() const {
+    const LabelRow& first = table_.rows.front();
+    if (columns_.empty())
+      fail(first, fmt::format("the photo is followed by {} fields, so the first line should name them: "
+                              "PHOTO,TAG,TAG",
+                              first.fields.size()));
+    if (found_.kind == LabelKind::classes)
+      fail(first, "a class is one column after the photo; --label-kind tags or numbers takes several");
+    std::set<std::string_view> names;
+    for (const std::string& name : columns_) {
+      if (name.empty()) fail(first, fmt::format("column {} has no name", names.size() + 2));
+      check_name(first, name);
+      if (!names.insert(name).second) fail(first, fmt::format("has two columns '{}'", printable(name)));
+    }
+  }
+
+  void check_name(const LabelRow& row, const std::string& name) const {
+    if (std::any_of(name.begin(), name.end(), is_control))
+      fail(row, fmt::format("the {} '{}' holds control characters",
+                            found_.kind == LabelKind::classes ? "class" : "name", printable(name)));
+  }
+
+  void name_labels() {
+    if (is_wide()) {
+      found_.names = columns_;
+    } else if (found_.kind == LabelKind::numbers) {
+      found_.names = {columns_.empty() || columns_[0].empty() ? "number" : columns_[0]};
+    } else {
+      std::vector<std::string> names;
+      for (const LabelRow& row : rows_)
+        for (std::string& name : names_in_field(row)) names.push_back(std::move(name));
+      if (names.empty()) fail(table_.rows.front(), "no photo has a tag");
+      found_.names = sorted_names(std::move(names));
+    }
+    for (const std::string& name : found_.names) {
+      check_name(table_.rows.front(), name);
+      indices_.emplace(name, static_cast<std::int32_t>(indices_.size()));
+    }
+  }
+
+  /// Returns the class or the tags in the only field of a row.
+  std::vector<std::string> names_in_field(const LabelRow& row) const {
+    std::vector<std::string> names =
+        found_.kind == LabelKind::tags ? tags_in(row.fields[0]) : std::vector{row.fields[0]};
+    if (found_.kind == LabelKind::classes && names[0].empty())
+      fail(row, fmt::format("gives '{}' no class", printable(row.photo)));
+    for (const std::string& name : names) check_name(row, name);
+    return names;
+  }
+
+  PhotoLabel label_of(const LabelRow& row) const {
+    PhotoLabel label{true, {}, {}};
+    if (found_.kind == LabelKind::numbers) {
+      for (std::size_t i = 0; i < row.fields.size(); ++i) label.numbers.push_back(number_in(row, i));
+    } else if (is_wide()) {
+      for (std::size_t i = 0; i < row.fields.size(); ++i) {
+        const std::optional<bool> bit = bit_of(row.fields[i]);
+        if (!bit) fail(row, wrong_field(row, i) + "is neither 0 nor 1");
+        if (*bit) label.labels.push_back(static_cast<std::int32_t>(i));
+      }
+    } else {
+      for (const std::string& name : names_in_field(row)) label.labels.push_back(indices_.at(name));
+      std::sort(label.labels.begin(), label.labels.end());
+      label.labels.erase(std::unique(label.labels.begin(), label.labels.end()), label.labels.end());
+    }
+    return label;
+  }
+
+  std::string wrong_field(const LabelRow& row, std::size_t i) const {
+    return fmt::format("'{}' in column '{}' ", printable(row.fields[i]), printable(found_.names[i]));
+  }
+
+  float number_in(const LabelRow& row, std::size_t i) const {
+    const std::optional<double> number = number_of(row.fields[i]);
+    if (!number || std::abs(*number) > std::numeric_limits<float>::max())
+      fail(row,
+           wrong_field(row, i) +
+               fmt::format(
+                   "is not a number that float32 holds{}",
+                   is_wide() ? "; a table with several columns has 0 or 1 for each tag, or numbers" : ""));
+    return static_cast<float>(*number);
+  }
+
+  const LabelTable& table_;
+  const std::vector<PhotoName>& photos_;
+  const std::string where_;
+  Rows rows_;  ///< without the header
+  const PhotoIndex index_;
+  std::vector<std::string> columns_;  ///< of the header; empty: there is none
+  PhotoLabels found_;
+  std::unordered_map<std::string_view, std::int32_t> indices_;  ///< of the names
+};
 
 }  // namespace
 
@@ -124,14 +309,15 @@ LabelTable parse_label_table(const std::string& file, std::string_view text) {
     const auto fail = [&](const std::string& what) {
       throw InputError(fmt::format("{}:{}: {}", file, record.line, what));
     };
-    if (record.fields.size() != 2)
-      fail(fmt::format("has {} field(s); a line should be PHOTO,CLASS, separated by a comma",
-                       record.fields.size()));
-    LabelRow row{record.line, without_blanks(record.fields[0]), without_blanks(record.fields[1])};
+    if (record.fields.size() < 2)
+      fail("has 1 field; a line should be PHOTO,CLASS, or PHOTO and tags or numbers, separated by commas");
+    LabelRow row{record.line, without_blanks(record.fields[0]), {}};
     if (row.photo.empty()) fail("has no name of a photo before the comma");
-    if (row.class_name.empty()) fail(fmt::format("gives '{}' no class", printable(row.photo)));
-    if (std::any_of(row.class_name.begin(), row.class_name.end(), is_control))
-      fail(fmt::format("the class '{}' holds control characters", printable(row.class_name)));
+    for (std::size_t i = 1; i < record.fields.size(); ++i)
+      row.fields.push_back(without_blanks(record.fields[i]));
+    if (!table.rows.empty() && row.fields.size() != table.rows[0].fields.size())
+      fail(fmt::format("has {} fields, where the lines before have {}", record.fields.size(),
+                       table.rows[0].fields.size() + 1));
     table.rows.push_back(std::move(row));
   }
   if (table.rows.empty()) throw InputError(file + ": is empty; its lines should be PHOTO,CLASS");
@@ -139,42 +325,8 @@ LabelTable parse_label_table(const std::string& file, std::string_view text) {
 }
 
 PhotoLabels match_labels(const LabelTable& table, const std::vector<PhotoName>& photos,
-                         const std::string& where) {
-  const PhotoIndex index(table, photos);
-  std::span<const LabelRow> rows = table.rows;
-  std::string header;
-  if (has_header(rows, index)) {
-    header = fmt::format("{}:{}: '{},{}'", table.file, rows[0].line, printable(rows[0].photo),
-                         printable(rows[0].class_name));
-    rows = rows.subspan(1);
-  }
-  PhotoLabels found{sorted_classes(rows), std::vector<int>(photos.size(), -1), std::move(header)};
-  std::unordered_map<std::string_view, int> labels;
-  for (const std::string& name : found.class_names) labels.emplace(name, static_cast<int>(labels.size()));
-
-  std::vector<std::int64_t> lines(photos.size());  // of the photos' rows
-  const LabelRow* missing = nullptr;
-  std::size_t missing_rows = 0;
-  for (const LabelRow& row : rows) {
-    const std::optional<std::size_t> photo = index.find(row);
-    if (!photo) {
-      if (missing == nullptr) missing = &row;
-      ++missing_rows;
-      continue;
-    }
-    if (lines[*photo] > 0)
-      throw InputError(fmt::format("{}:{}: names '{}', which line {} names, too", table.file, row.line,
-                                   printable(photos[*photo].path), lines[*photo]));
-    lines[*photo] = row.line;
-    found.labels[*photo] = labels.at(row.class_name);
-  }
-  if (missing != nullptr)
-    throw InputError(fmt::format(
-        "{}:{}: there is no photo '{}' in {}{}{}", table.file, missing->line, printable(missing->photo),
-        where, missing_rows > 1 ? fmt::format(", nor those of {} other lines", missing_rows - 1) : "",
-        photos.empty() ? ""
-                       : fmt::format("; photos there are named like '{}'", printable(photos.front().path))));
-  return found;
+                         const std::string& where, LabelKind kind) {
+  return LabelReader(table, photos, where, kind).read();
 }
 
 }  // namespace convnet

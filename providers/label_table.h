@@ -1,5 +1,5 @@
-// Tables of photos and their classes: CSV files that stand beside photos, as competitions and medical sets
-// have them.
+// Tables of photos with their classes, tags or numbers: CSV files that stand beside photos, as competitions
+// and medical sets have them.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,24 @@
 #include <string_view>
 #include <vector>
 
+#include "providers/provider.h"
+
 namespace convnet {
 
 /// A line of a table.
 struct LabelRow {
-  std::int64_t line = 0;   ///< number in the file, from 1
-  std::string photo;       ///< as match_labels() finds it
-  std::string class_name;  ///< without control characters
+  std::int64_t line = 0;            ///< number in the file, from 1
+  std::string photo;                ///< as match_labels() finds it
+  std::vector<std::string> fields;  ///< those after the photo, at least one
 };
 
-/// A table of the classes of photos.
+/// A table of photos.
 struct LabelTable {
   std::string file;            ///< name for messages
-  std::vector<LabelRow> rows;  ///< at least one; the first one may be a header
+  std::vector<LabelRow> rows;  ///< at least one, all with as many fields; the first one may be a header
 };
 
-/// Parses a CSV file with two fields in each line: the photo and its class. Blanks around them are removed.
+/// Parses a CSV file with a photo and at least one more field in each line. Blanks around fields are removed.
 /// Throws InputError naming file and line.
 LabelTable parse_label_table(const std::string& file, std::string_view text);
 
@@ -32,19 +34,37 @@ struct PhotoName {
   std::size_t member = 0;  ///< where the name in the tar begins in `path`; 0: the photo is in no tar
 };
 
-/// The classes of photos.
+/// What a table says of a photo.
+struct PhotoLabel {
+  bool has_row = false;
+  /// Indices into PhotoLabels::names: the class, or the tags in ascending order.
+  std::vector<std::int32_t> labels;
+  std::vector<float> numbers;  ///< LabelKind::numbers: one for each name; else empty
+  bool operator==(const PhotoLabel&) const = default;
+};
+
+/// The classes, tags or numbers of photos.
 struct PhotoLabels {
-  std::vector<std::string> class_names;  ///< ordered as numbers if all are numbers, else by name
-  std::vector<int> labels;               ///< for each photo an index into class_names, or -1 if it has no row
-  std::string header;  ///< the line that was left out as a header, with its place; "" if none was
+  LabelKind kind = LabelKind::classes;  ///< not automatic
+  /// The names of the classes or of tags that stand in one column, ordered as numbers if all are numbers,
+  /// else by name; else those of the columns.
+  std::vector<std::string> names;
+  std::vector<PhotoLabel> photos;  ///< in the order of the photos
+  std::string header;              ///< the line that was left out as a header, with its place; "" if none was
 };
 
 /// Finds the row of each photo; `where` is where they are. A row names a photo by its path or, if no other
 /// photo has the same, by its name in the tar or its file name; all may lack the extension. The first line is
 /// a header, and left out, if other lines follow, it names no photo and has no extension of
-/// photos, and its class stands in no other line. Throws InputError, naming file and line, for rows that name
-/// no photo, several photos, or a photo that another row names.
+/// photos, and its class stands in no other line.
+///
+/// A single field after the photo is a class; or tags separated by ';' or '|', perhaps none, if `kind` is
+/// tags or it is automatic and a line has such a separator; or a number if `kind` is numbers. Several fields,
+/// whose names the header must give, are 0 or 1 for each tag, or numbers. automatic: tags if all are 0 or 1.
+///
+/// Throws InputError, naming file and line, for rows that name no photo, several photos, or a photo that
+/// another row names, and for fields that are not of the kind.
 PhotoLabels match_labels(const LabelTable& table, const std::vector<PhotoName>& photos,
-                         const std::string& where);
+                         const std::string& where, LabelKind kind = LabelKind::automatic);
 
 }  // namespace convnet

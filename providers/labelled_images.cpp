@@ -119,7 +119,7 @@ class PhotoFinder {
   void find_part(const std::string& folder, std::vector<LabelledImage>& images);
   void find_tar(const std::string& path, std::vector<LabelledImage>& images);
   /// Gives the photos their labels and leaves out those without a row; `where` is where the photos are.
-  void label(const std::string& table, const std::string& where);
+  void label(const std::string& table, const std::string& where, LabelKind kind);
 
  private:
   const std::string& tar_of(const LabelledImage& image) const {
@@ -164,24 +164,36 @@ void PhotoFinder::find_tar(const std::string& path, std::vector<LabelledImage>& 
   }
 }
 
-void PhotoFinder::label(const std::string& table, const std::string& where) {
+void PhotoFinder::label(const std::string& table, const std::string& where, LabelKind kind) {
   std::vector<PhotoName> names;
   for (const auto* images : {&found_.training, &found_.validation})
     for (const LabelledImage& image : *images) {
       const std::string tar = image.tar < 0 ? "" : path_of_tar(image) + "/";
       names.push_back({tar + image.name, tar.size()});
     }
-  PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where);
-  found_.class_names = std::move(labels.class_names);
+  PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where, kind);
+  found_.kind = labels.kind;
+  found_.class_names = std::move(labels.names);
   found_.left_out.header = std::move(labels.header);
-  auto label = labels.labels.begin();
+  if (found_.kind != LabelKind::classes)
+    found_.left_out.kind = fmt::format("{} {}", found_.class_names.size(),
+                                       found_.kind == LabelKind::tags ? "tags" : "numbers of each photo");
+  auto label = labels.photos.begin();
   for (auto* images : {&found_.training, &found_.validation}) {
+    std::vector<LabelledImage> kept;
     for (LabelledImage& image : *images) {
-      image.label = *label++;
+      PhotoLabel& of_photo = *label++;
       if (image.tar >= 0) image.name = fs::path(tar_of(image)).filename().string() + ": " + image.name;
-      if (image.label < 0) found_.left_out.without_row.push_back(image.name);
+      if (!of_photo.has_row) {
+        found_.left_out.without_row.push_back(image.name);
+        continue;
+      }
+      if (found_.kind == LabelKind::classes) image.label = of_photo.labels.at(0);
+      if (found_.kind == LabelKind::tags) image.tags = std::move(of_photo.labels);
+      image.numbers = std::move(of_photo.numbers);
+      kept.push_back(std::move(image));
     }
-    std::erase_if(*images, [](const LabelledImage& image) { return image.label < 0; });
+    *images = std::move(kept);
   }
   if (found_.training.empty())
     throw InputError(fmt::format("{}: names no photo for training, only some for validation", table));
@@ -236,7 +248,7 @@ bool hold_out_tenth(LabelledImages& images, const std::string& folder) {
   return true;
 }
 
-LabelledImages find_photos(const std::string& folder, const std::string& table) {
+LabelledImages find_photos(const std::string& folder, const std::string& table, LabelKind kind) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw InputError(folder + ": no such folder");
   LabelledImages found;
@@ -249,15 +261,15 @@ LabelledImages find_photos(const std::string& folder, const std::string& table) 
   } catch (const fs::filesystem_error& e) {
     throw RunError(fmt::format("{}: cannot be read: {}", e.path1().string(), e.code().message()));
   }
-  finder.label(table, folder);
+  finder.label(table, folder, kind);
   return found;
 }
 
-LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table) {
+LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table, LabelKind kind) {
   LabelledImages found;
   PhotoFinder finder(found);
   for (const std::string& tar : tars) finder.find_tar(tar, found.training);
-  finder.label(table, fmt::format("{}", fmt::join(tars, ", ")));
+  finder.label(table, fmt::format("{}", fmt::join(tars, ", ")), kind);
   return found;
 }
 

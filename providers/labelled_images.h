@@ -17,13 +17,16 @@ struct LabelledImage {
   std::string name;       ///< name for messages: path below the folder, or "SHARD: MEMBER"
   std::int32_t tar = -1;  ///< index into LabelledImages::tars; -1: a separate file
   FileRegion at;          ///< place in the tar; for a separate file only the size is used
-  int label = 0;          ///< index into LabelledImages::class_names
+  int label = 0;          ///< index into LabelledImages::class_names; -1: see `tags` and `numbers`
+  std::vector<std::int32_t> tags = {};  ///< indices into class_names, if LabelledImages::kind is tags
+  std::vector<float> numbers = {};      ///< if that is numbers: one for each of class_names
 };
 
 /// Images of a data set, with their classes.
 struct LabelledImages {
-  std::string folder;  ///< folder of the files that are not in tars
-  std::vector<std::string> class_names;
+  std::string folder;                    ///< folder of the files that are not in tars
+  LabelKind kind = LabelKind::classes;   ///< not automatic
+  std::vector<std::string> class_names;  ///< or those of tags or numbers
   std::vector<LabelledImage> training, validation;
   std::vector<std::shared_ptr<const InputFile>> tars;
   LeftOutFiles left_out;
@@ -47,13 +50,15 @@ LabelledImages find_labelled_images(const std::vector<std::string>& shards);
 /// Returns whether it did. Throws InputError if there is only one image.
 bool hold_out_tenth(LabelledImages& images, const std::string& folder);
 
-/// Lists the photos that lie in `folder` at any depth, or in the tars in it. Their classes stand in the CSV
-/// file `table` (label_table.h). Photos below a folder `train` (or with another name for it) are for training
-/// and those below `val` for validation; without such folders all are for training. Photos without a row are
-/// left out. Throws InputError or RunError.
-LabelledImages find_photos(const std::string& folder, const std::string& table);
+/// Lists the photos that lie in `folder` at any depth, or in the tars in it. Their classes, tags or numbers
+/// stand in the CSV file `table` (label_table.h). Photos below a folder `train` (or with another name for it)
+/// are for training and those below `val` for validation; without such folders all are for training. Photos
+/// without a row are left out. Throws InputError or RunError.
+LabelledImages find_photos(const std::string& folder, const std::string& table,
+                           LabelKind kind = LabelKind::automatic);
 
 /// Lists the photos in tars, all for training.
-LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table);
+LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table,
+                           LabelKind kind = LabelKind::automatic);
 
 }  // namespace convnet

@@ -35,6 +35,9 @@ std::string PickleValue::Contents::describe(const Node& node) const {
     }
     case PickleKind::global: return "the name of a function or class";
     case PickleKind::dtype: return "a NumPy type";
+    case PickleKind::storage: return fmt::format("a storage of {} numbers", storages[node.child].count);
+    case PickleKind::tensor:
+      return fmt::format("a tensor of {} numbers", to_string(tensors[node.child].dims));
   }
   return "";
 }
@@ -49,10 +52,14 @@ void PickleValue::fail(const std::string& what) const {
 
 std::size_t PickleValue::size() const {
   const Node& node = contents_->nodes[index_];
-  if (node.kind != PickleKind::array)
-    return node.kind == PickleKind::global || node.kind == PickleKind::dtype
-               ? 0
-               : contents_->items_of(node).size();
+  switch (node.kind) {
+    case PickleKind::array: break;
+    case PickleKind::global:
+    case PickleKind::dtype:
+    case PickleKind::storage:
+    case PickleKind::tensor: return 0;
+    default: return contents_->items_of(node).size();
+  }
   const Dims& dims = contents_->arrays[node.child].dims;
   return dims.empty() ? 0 : static_cast<std::size_t>(dims[0]);
 }
@@ -92,6 +99,18 @@ std::vector<std::string> PickleValue::keys() const {
   return keys;
 }
 
+std::vector<std::pair<std::string_view, PickleValue>> PickleValue::entries() const {
+  std::vector<std::pair<std::string_view, PickleValue>> entries;
+  if (kind() != PickleKind::dict) return entries;
+  const std::vector<std::uint32_t>& items = contents_->items_of(contents_->nodes[index_]);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    const Node& node = contents_->nodes[items[i]];
+    if (node.kind == PickleKind::text || node.kind == PickleKind::bytes)
+      entries.emplace_back(node.string, PickleValue(contents_, items[i + 1]));
+  }
+  return entries;
+}
+
 std::int64_t PickleValue::integer(const std::string& what) const {
   const Node& node = contents_->nodes[index_];
   if (node.kind == PickleKind::integer || node.kind == PickleKind::boolean) return node.number;
@@ -119,6 +138,13 @@ const PickleArray& PickleValue::array(const std::string& what) const {
   if (kind() != PickleKind::array) fail(fmt::format("{} should be a NumPy array, not {}", what, describe()));
   return contents_->arrays[contents_->nodes[index_].child];
 }
+
+const PickleTensor& PickleValue::tensor(const std::string& what) const {
+  if (kind() != PickleKind::tensor) fail(fmt::format("{} should be a tensor, not {}", what, describe()));
+  return contents_->tensors[contents_->nodes[index_].child];
+}
+
+const std::vector<PickleStorage>& PickleValue::storages() const { return contents_->storages; }
 
 std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
   std::vector<std::int64_t> values;
@@ -154,13 +180,20 @@ std::vector<double> PickleValue::numbers(const std::string& what) const {
   return values;
 }
 
-PickleValue parse_pickle(std::string bytes, std::string name) {
+PickleValue parse_pickle_at(std::shared_ptr<const std::string> file, std::size_t& at, std::string name,
+                            PickleNames names) {
   auto contents = std::make_shared<Contents>();
   contents->name = std::move(name);
-  contents->file = std::move(bytes);
-  PickleParser(*contents).parse();
+  contents->file = std::move(file);
+  at = PickleParser(*contents, at, names).parse();
   const std::uint32_t root = contents->root;
   return {std::move(contents), root};
+}
+
+PickleValue parse_pickle(std::string bytes, std::string name) {
+  std::size_t at = 0;
+  return parse_pickle_at(std::make_shared<const std::string>(std::move(bytes)), at, std::move(name),
+                         PickleNames::arrays);
 }
 
 PickleValue read_pickle(const std::string& path) { return parse_pickle(read_whole_file(path), path); }

@@ -1,5 +1,5 @@
-// Reads Python pickles as data, without running code: the format of the batches of cuda-convnet and of
-// CIFAR's Python distribution.
+// Reads Python pickles as data, without running code: the format of the batches of cuda-convnet, of CIFAR's
+// Python distribution, and within the files of torch.save.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "convnet/base/tensor.h"
@@ -29,6 +30,25 @@ struct PickleArray {
   std::optional<std::int64_t> integer(std::size_t item) const;
 };
 
+/// Numbers of a file of torch.save, which tensors view. They are outside of the pickle.
+struct PickleStorage {
+  std::string_view type;    ///< "Float" for torch.FloatStorage
+  std::string_view key;     ///< name of the numbers in the file; lives as long as any value of the file
+  std::int64_t offset = 0;  ///< its first number among those of the key
+  std::int64_t count = 0;   ///< numbers, from `offset` on
+};
+
+/// A tensor of PyTorch: a view of a storage. Element (i, j, …) is number offset + i·strides[0] + j·strides[1]
+/// + … of it, which exists for all elements.
+struct PickleTensor {
+  PickleStorage storage;
+  std::int64_t offset = 0;
+  Dims dims, strides;  ///< as many; none is negative
+
+  /// Returns how many numbers of the storage, from `offset` on, hold all elements.
+  std::int64_t extent() const;
+};
+
 enum class PickleKind : std::uint8_t {
   none,
   boolean,
@@ -41,7 +61,15 @@ enum class PickleKind : std::uint8_t {
   dict,
   array,
   global,  ///< the name of a function or class
-  dtype    ///< a NumPy type
+  dtype,   ///< a NumPy type
+  storage,
+  tensor
+};
+
+/// What a pickle may hold besides None, numbers, strings, lists, tuples and dicts.
+enum class PickleNames {
+  arrays,  ///< NumPy arrays and scalars
+  tensors  ///< these, and what PyTorch's state_dicts consist of
 };
 
 /// A value of a pickle. The contents of the file live as long as any of its values. Values that the file
@@ -71,6 +99,8 @@ class PickleValue {
   PickleValue at(std::string_view key) const;
   /// Returns the keys of a dict that are text or bytes, for messages.
   std::vector<std::string> keys() const;
+  /// Returns the entries of a dict whose keys are text or bytes; none for other values.
+  std::vector<std::pair<std::string_view, PickleValue>> entries() const;
 
   // These return the value as a C++ type. They call fail() if the value has another type; `what` names the
   // value in the message. Floats without fractions count as integers, because users of cuda-convnet store
@@ -79,9 +109,13 @@ class PickleValue {
   double number(const std::string& what) const;
   std::string_view string(const std::string& what) const;  ///< text (UTF-8) or bytes
   const PickleArray& array(const std::string& what) const;
+  const PickleTensor& tensor(const std::string& what) const;
   /// Return the items of a flat list, a tuple, or an array (in C order).
   std::vector<std::int64_t> integers(const std::string& what) const;
   std::vector<double> numbers(const std::string& what) const;
+
+  /// Returns all storages that the pickle names, whether or not a tensor views them.
+  const std::vector<PickleStorage>& storages() const;
 
  private:
   std::shared_ptr<const Contents> contents_;
@@ -95,6 +129,9 @@ class PickleValue {
 PickleValue read_pickle(const std::string& path);
 /// Does the same for bytes in memory; messages call them `name`.
 PickleValue parse_pickle(std::string bytes, std::string name);
+/// Does the same for a pickle that begins at byte `at` of a file in memory, and moves `at` behind it.
+PickleValue parse_pickle_at(std::shared_ptr<const std::string> file, std::size_t& at, std::string name,
+                            PickleNames names);
 
 /// Returns `filenames` of a batch's dict: a name for each of its images, of any bytes; empty if there are
 /// none. Throws InputError if they are not a list of `images` strings.

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,19 +29,21 @@ struct PickleValue::Contents {
   struct Node {
     PickleKind kind = PickleKind::none;
     /// The index in `items` of a list, tuple or dict, or no_items; the index in `arrays` of an array or
-    /// dtype.
+    /// dtype, in `storages` of a storage, in `tensors` of a tensor.
     std::uint32_t child = no_items;
     std::size_t offset = 0;        ///< byte offset of the opcode
     std::int64_t number = 0;       ///< boolean, integer; real: its bits; global: a Known
-    std::string_view string = {};  ///< text, bytes
+    std::string_view string = {};  ///< text, bytes; global of a storage: its type
   };
 
-  std::string name;                 ///< name of the file
-  std::string file;                 ///< contents of the file
-  std::deque<std::string> decoded;  ///< strings that the file holds in an encoded form
+  std::string name;                         ///< name of the file
+  std::shared_ptr<const std::string> file;  ///< contents of the file
+  std::deque<std::string> decoded;          ///< strings that the file holds in an encoded form
   std::vector<Node> nodes;
   std::vector<std::vector<std::uint32_t>> items;
   std::vector<PickleArray> arrays;
+  std::vector<PickleStorage> storages;
+  std::vector<PickleTensor> tensors;
   std::uint32_t root = 0;
 
   [[noreturn]] void fail(std::size_t offset, const std::string& what) const {
@@ -52,6 +55,9 @@ struct PickleValue::Contents {
   }
   std::string describe(const Node& node) const;
 };
+
+/// The most dimensions of an array or tensor, as in NumPy.
+constexpr std::size_t max_array_dims = 32;
 
 // NumPy arrays (pickle_array.cpp).
 

@@ -8,28 +8,30 @@
 namespace convnet {
 namespace {
 
-constexpr std::size_t max_array_dims = 32;
-
-/// The functions and types that a pickle may name. They are understood, not called.
-enum class Known : std::int64_t { encode, bytes, reconstruct, scalar, ndarray, dtype };
-
-struct KnownGlobal {
+struct NamedGlobal {
   std::string_view module, name;
-  Known what;
+  KnownGlobal what;
 };
-constexpr std::array<KnownGlobal, 9> known_globals = {{
-    {"_codecs", "encode", Known::encode},    // Python 3's bytes in protocols 0 to 2,
-    {"__builtin__", "bytes", Known::bytes},  // where b'' is bytes()
-    {"builtins", "bytes", Known::bytes},
-    {"numpy.core.multiarray", "_reconstruct", Known::reconstruct},
-    {"numpy._core.multiarray", "_reconstruct", Known::reconstruct},
-    {"numpy.core.multiarray", "scalar", Known::scalar},
-    {"numpy._core.multiarray", "scalar", Known::scalar},
-    {"numpy", "ndarray", Known::ndarray},
-    {"numpy", "dtype", Known::dtype},
+constexpr std::array<NamedGlobal, 9> known_globals = {{
+    {"_codecs", "encode", KnownGlobal::encode},    // Python 3's bytes in protocols 0 to 2,
+    {"__builtin__", "bytes", KnownGlobal::bytes},  // where b'' is bytes()
+    {"builtins", "bytes", KnownGlobal::bytes},
+    {"numpy.core.multiarray", "_reconstruct", KnownGlobal::reconstruct},
+    {"numpy._core.multiarray", "_reconstruct", KnownGlobal::reconstruct},
+    {"numpy.core.multiarray", "scalar", KnownGlobal::scalar},
+    {"numpy._core.multiarray", "scalar", KnownGlobal::scalar},
+    {"numpy", "ndarray", KnownGlobal::ndarray},
+    {"numpy", "dtype", KnownGlobal::dtype},
 }};
 
 }  // namespace
+
+const char* PickleParser::readable() const {
+  return names_ == PickleNames::arrays
+             ? "only data and NumPy arrays are read"
+             : "only tensors and plain data are read, and nothing is run; in Python, "
+               "torch.save(model.state_dict(), FILE) writes such a file";
+}
 
 bool PickleParser::object_step(unsigned char op) {
   switch (op) {
@@ -48,30 +50,34 @@ bool PickleParser::object_step(unsigned char op) {
     }
     case 'i': {
       const std::string_view module = take_line(), name = take_line();
-      fail(fmt::format("it wants an object of {}.{} made; only data and NumPy arrays are read",
-                       printable(module), printable(name)));
+      fail(fmt::format("it wants an object of {}.{} made; {}", printable(module), printable(name),
+                       readable()));
     }
     case 'R': reduce(); return true;
     case 'b': build(); return true;
     case 'o':
     case 0x81:
-    case 0x92: fail("it wants an object made; only data and NumPy arrays are read");
-    case 'P':
-    case 'Q': fail("it refers to an object outside of the file; only data and NumPy arrays are read");
+    case 0x92: fail(fmt::format("it wants an object made; {}", readable()));
+    case 'Q':
+      if (names_ == PickleNames::tensors) {
+        push_persistent();
+        return true;
+      }
+      [[fallthrough]];
+    case 'P': fail(fmt::format("it refers to an object outside of the file; {}", readable()));
     case 0x82:
     case 0x83:
-    case 0x84:
-      fail("it names an object by a number of the copyreg registry; only data and NumPy arrays are read");
+    case 0x84: fail(fmt::format("it names an object by a number of the copyreg registry; {}", readable()));
     default: return false;
   }
 }
 
 void PickleParser::push_global(std::string_view module, std::string_view name) {
-  for (const KnownGlobal& known : known_globals)
+  for (const NamedGlobal& known : known_globals)
     if (known.module == module && known.name == name)
       return push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
-  fail(fmt::format("it refers to {}.{}; only data and NumPy arrays are read", printable(module),
-                   printable(name)));
+  if (names_ == PickleNames::tensors && push_torch_global(module, name)) return;
+  fail(fmt::format("it refers to {}.{}; {}", printable(module), printable(name), readable()));
 }
 
 std::string_view PickleParser::bytes_of(std::uint32_t index, const char* what) {
@@ -86,22 +92,23 @@ void PickleParser::reduce() {
   if (node(arg_tuple).kind != PickleKind::tuple)
     fail(fmt::format("arguments should be a tuple, not {}", describe(arg_tuple)));
   const std::vector<std::uint32_t>& args = c_.items_of(node(arg_tuple));
-  switch (static_cast<Known>(node(function).number)) {
-    case Known::encode: return push(encode(args));
-    case Known::bytes:
+  switch (known(node(function))) {
+    case KnownGlobal::encode: return push(encode(args));
+    case KnownGlobal::bytes:
       if (!args.empty()) fail("bytes() with arguments is not read");
       return push_new(PickleKind::bytes);
-    case Known::reconstruct: {
+    case KnownGlobal::reconstruct: {
       const auto is_ndarray = [&](const Node& n) {
-        return n.kind == PickleKind::global && static_cast<Known>(n.number) == Known::ndarray;
+        return n.kind == PickleKind::global && known(n) == KnownGlobal::ndarray;
       };
       if (args.size() != 3 || !is_ndarray(node(args[0])))
         fail("a NumPy array starts with other arguments than NumPy writes");
       return push(make_array({}));
     }
-    case Known::scalar: return push(make_scalar(args));
-    case Known::dtype: return push(make_dtype(args));
-    case Known::ndarray: break;
+    case KnownGlobal::scalar: return push(make_scalar(args));
+    case KnownGlobal::dtype: return push(make_dtype(args));
+    case KnownGlobal::ndarray: break;
+    default: return push(reduce_torch(known(node(function)), args));
   }
   fail("numpy.ndarray is called; NumPy writes arrays in another way");
 }
@@ -172,6 +179,10 @@ void PickleParser::build() {
   need(1);
   const std::uint32_t object = stack_.back();
   const PickleKind kind = node(object).kind;
+  // The state of an OrderedDict is its attributes; that of a state_dict are the versions of modules.
+  if (names_ == PickleNames::tensors && kind == PickleKind::dict &&
+      node(state_tuple).kind == PickleKind::dict)
+    return;
   if (kind != PickleKind::dtype && kind != PickleKind::array)
     fail(fmt::format("{} gets a state; only NumPy arrays and types have one", describe(object)));
   if (node(state_tuple).kind != PickleKind::tuple)

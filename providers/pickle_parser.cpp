@@ -35,8 +35,8 @@ bool PickleParser::step() {
   if (push_scalar(op) || push_string(op) || stack_step(op) || container_step(op) || object_step(op))
     return true;
   const std::string what = fmt::format("{}0x{:02x} is no opcode of protocols 0 to 4 that stands for data",
-                                       op_at_ == 0 ? "this is no pickle: " : "", op);
-  fail(op_at_ == 0 ? other_format_text(in_, "a pickle", what) : what);
+                                       op_at_ == start_ ? "this is no pickle: " : "", op);
+  fail(op_at_ == start_ ? other_format_text(in_, "a pickle", what) : what);
 }
 
 bool PickleParser::push_scalar(unsigned char op) {

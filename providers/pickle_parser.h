@@ -13,17 +13,37 @@ namespace convnet {
 /// The most values of a file. It limits the memory for files that hold nothing but tiny values.
 constexpr std::size_t max_pickle_values = std::size_t{1} << 24;
 
-/// Parses Contents::file into the other members of a Contents. Throws InputError.
+/// The functions and types that a pickle may name. They are understood, not called.
+enum class KnownGlobal : std::int64_t {
+  encode,
+  bytes,
+  reconstruct,
+  scalar,
+  ndarray,
+  dtype,
+  ordered_dict,
+  rebuild_tensor,
+  rebuild_parameter,
+  rebuild_from_type,
+  tensor_class,
+  size,
+  storage_class
+};
+
+/// Parses Contents::file from byte `at` on into the other members of a Contents. Throws InputError.
 class PickleParser {
  public:
   using Contents = PickleValue::Contents;
 
-  explicit PickleParser(Contents& contents) : c_(contents), in_(contents.file) {}
+  PickleParser(Contents& contents, std::size_t at, PickleNames names)
+      : c_(contents), in_(*contents.file), start_(at), at_(at), names_(names) {}
 
-  void parse() {
+  /// Returns the byte after the pickle.
+  std::size_t parse() {
     if (in_.empty()) throw InputError(c_.name + ": the file is empty");
     while (step()) {
     }
+    return at_;
   }
 
  private:
@@ -156,7 +176,9 @@ class PickleParser {
   std::string_view unquote(std::string_view line);
   std::string_view unescape(std::string_view line);
 
+  const char* readable() const;
   void push_global(std::string_view module, std::string_view name);
+  KnownGlobal known(const Node& global) const { return static_cast<KnownGlobal>(global.number); }
   void reduce();
   void build();
   std::uint32_t encode(const std::vector<std::uint32_t>& args);
@@ -167,14 +189,27 @@ class PickleParser {
   void build_array(Node& array, const std::vector<std::uint32_t>& state);
   std::string_view bytes_of(std::uint32_t index, const char* what);
 
+  // PyTorch (pickle_tensors.cpp).
+  bool push_torch_global(std::string_view module, std::string_view name);
+  void push_persistent();
+  std::uint32_t reduce_torch(KnownGlobal function, const std::vector<std::uint32_t>& args);
+  std::uint32_t make_ordered_dict(const std::vector<std::uint32_t>& args);
+  std::uint32_t make_tensor(const std::vector<std::uint32_t>& args);
+  std::uint32_t first_tensor(const std::vector<std::uint32_t>& args);
+  std::uint32_t make_from_type(const std::vector<std::uint32_t>& args);
+  Dims dims_of(std::uint32_t tuple, const char* what);
+
   Contents& c_;
   std::string_view in_;
-  std::size_t at_ = 0, op_at_ = 0;
+  std::size_t start_, at_, op_at_ = 0;
+  PickleNames names_;
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;  // sizes of the stack at the marks
   std::unordered_map<std::uint64_t, std::uint32_t> memo_;
   // The bytes of texts that were encoded, so that a text is encoded only once.
   std::unordered_map<std::uint32_t, std::uint32_t> encoded_;
+  // The dicts that were made of lists of pairs, by the list, so that a list is copied only once.
+  std::unordered_map<std::uint32_t, std::uint32_t> ordered_;
 };
 
 }  // namespace convnet

@@ -159,7 +159,8 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
   if (images.crops() || images.flip == Flip::on || images.pixel_std || images.scalar_mean >= 0)
     stored = make_cropped_provider(std::move(stored), images, seed);
   std::unique_ptr<Provider> provider =
-      shuffled ? make_shuffled_provider(std::move(stored), *shuffled, seed) : std::move(stored);
+      shuffled ? make_shuffled_provider(std::move(stored), *shuffled, seed, images.balance)
+               : std::move(stored);
   if (images.mixes() || images.distorts() || images.random_erasing > 0)
     provider = make_augmented_provider(std::move(provider), images, seed);
   return provider;
@@ -188,6 +189,7 @@ std::string left_out_text(const LeftOutFiles& files) {
   if (!files.header.empty())
     warnings.push_back("Note: the table of --labels begins with a header, which is left out: " +
                        files.header);
+  if (!files.kind.empty()) warnings.push_back("Note: the table of --labels holds " + files.kind);
   if (const auto& others = files.without_row; !others.empty())
     warnings.push_back(
         fmt::format("warning: {} photo(s) have no line in the table of --labels and are left out, as {}",

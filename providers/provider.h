@@ -116,6 +116,10 @@ enum class Flip {
   on
 };
 
+/// What a table says of each photo (label_table.h): its class, any number of tags, or numbers. automatic: as
+/// the table looks.
+enum class LabelKind { automatic, classes, tags, numbers };
+
 /// Options of every provider of images (crop.h, augment.h).
 struct ImageOptions {
   int inner_size = 0;      ///< side of the square that is cropped, pixels; 0: the whole image
@@ -126,8 +130,9 @@ struct ImageOptions {
   double scalar_mean = -1;  ///< number to subtract instead of the mean image; negative: the mean image
 
   // Only provider "image" reads these.
-  std::string labels = {};       ///< CSV file with the classes of the photos (label_table.h); "": none
-  bool grey = false;             ///< one channel, the luma, instead of RGB
+  std::string labels = {};  ///< CSV file with the labels of the photos (label_table.h); "": none
+  LabelKind label_kind = LabelKind::automatic;  ///< what that file holds
+  bool grey = false;                            ///< one channel, the luma, instead of RGB
   int image_size = 0;            ///< length to which shorter sides are scaled, pixels; 0: see image.h
   double color_noise = 0;        ///< scale of the noise, in standard deviations; 0: no noise
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
@@ -137,6 +142,9 @@ struct ImageOptions {
   bool hold_out = false;
 
   // These change only what training sees.
+  /// Draw each image from a class that is as likely as any other. The data set must be opened with
+  /// `shuffled`.
+  bool balance = false;
   Flip flip = Flip::automatic;
   double mixup = 0, cutmix = 0;    ///< alpha of the Beta distribution of the other image's weight; 0: off
   double random_erasing = 0;       ///< probability that a rectangle of an image is erased
@@ -170,8 +178,9 @@ struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
   std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, HEIC, …
   std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
-  std::string header;          ///< the first line of that table if it was taken for a header, with its place
-  CountedFiles unpaired;       ///< images and labels in tars beside the pair of a sample
+  std::string header;     ///< the first line of that table if it was taken for a header, with its place
+  std::string kind;       ///< what that table was taken for, if no classes: "3 tags of each photo"; else ""
+  CountedFiles unpaired;  ///< images and labels in tars beside the pair of a sample
   CountedFiles other_members;  ///< members of tars that are neither images nor labels
   CountedFiles packed_tars;    ///< compressed tars beside others
   /// Adds a member of a tar that is not read.
@@ -183,6 +192,7 @@ struct LeftOutFiles {
   }
   void add(const LeftOutFiles& more) {
     if (header.empty()) header = more.header;
+    if (kind.empty()) kind = more.kind;
     unpaired.add(more.unpaired);
     other_members.add(more.other_members);
     packed_tars.add(more.packed_tars);

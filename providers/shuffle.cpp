@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -16,8 +18,14 @@ namespace {
 
 class ShuffledProvider final : public Provider {
  public:
-  ShuffledProvider(std::unique_ptr<StoredProvider> ordered, BatchRange range, std::uint64_t seed)
-      : ordered_(std::move(ordered)), range_(range), seed_(seed) {}
+  ShuffledProvider(std::unique_ptr<StoredProvider> ordered, BatchRange range, std::uint64_t seed,
+                   bool balance)
+      : ordered_(std::move(ordered)), range_(range), seed_(seed), balance_(balance) {
+    const std::vector<MatrixInfo>& matrices = ordered_->matrices();
+    if (balance && (matrices.size() < 2 || matrices[1].classes == 0))
+      throw InputError(
+          "--balance 1 draws classes evenly, and the data set has none (matrix 1 holds no labels)");
+  }
 
   const std::vector<MatrixInfo>& matrices() const override { return ordered_->matrices(); }
   void check_range(const BatchRange& range, const std::string& option) const override {
@@ -43,7 +51,10 @@ class ShuffledProvider final : public Provider {
       if (b == range_.first) check_rest_fits();
       images.push_back(batches_.back().images);
     }
-    order_.emplace(images, seed_);
+    if (balance_)
+      order_.emplace(images, classes(), seed_);
+    else
+      order_.emplace(images, seed_);
   }
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     if (request.epoch == 0) return ordered_->read(request, statistics);
@@ -61,9 +72,23 @@ class ShuffledProvider final : public Provider {
     if (needed <= available) return;
     constexpr double gigabyte = 1e9;
     throw DeviceError(fmt::format(
-        "--shuffle 1 keeps all images of batches {} in memory: {:.1f} GB more, but {:.1f} GB are available; "
-        "shuffle the data set once, when you make it, and train without --shuffle",
-        range_.str(), static_cast<double>(needed) / gigabyte, static_cast<double>(available) / gigabyte));
+        "--{} 1 keeps all images of batches {} in memory: {:.1f} GB more, but {:.1f} GB are available; "
+        "shuffle the data set once, when you make it, and train without it",
+        balance_ ? "balance" : "shuffle", range_.str(), static_cast<double>(needed) / gigabyte,
+        static_cast<double>(available) / gigabyte));
+  }
+
+  /// Returns the classes of all images in the stored order.
+  std::vector<std::int32_t> classes() const {
+    std::vector<std::int32_t> all;
+    for (const DataBatch& batch : batches_) {
+      const std::int64_t bytes = ordered_->matrices()[1].image_bytes();
+      for (std::int64_t i = 0; i < batch.images; ++i) {
+        std::int32_t& label = all.emplace_back();
+        std::memcpy(&label, batch.matrices[1].data() + i * bytes, sizeof label);
+      }
+    }
+    return all;
   }
 
   DataBatch shuffled(const LoadRequest& request) const {
@@ -88,6 +113,7 @@ class ShuffledProvider final : public Provider {
   const std::unique_ptr<StoredProvider> ordered_;
   const BatchRange range_;
   const std::uint64_t seed_;
+  const bool balance_;
   // Only read() and load_training_data() use these, and they have one caller at a time.
   mutable std::vector<DataBatch> batches_;  ///< loaded at the first call
   mutable std::optional<EpochOrder> order_;
@@ -100,16 +126,49 @@ EpochOrder::EpochOrder(const std::vector<std::int64_t>& images, std::uint64_t se
   for (const std::int64_t count : images) first_.push_back(first_.back() + count);
 }
 
+EpochOrder::EpochOrder(const std::vector<std::int64_t>& images, const std::vector<std::int32_t>& classes,
+                       std::uint64_t seed)
+    : EpochOrder(images, seed) {
+  std::map<std::int32_t, std::vector<std::uint32_t>> by_class;
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (classes[i] >= 0) by_class[classes[i]].push_back(static_cast<std::uint32_t>(i));
+  if (by_class.empty()) throw InputError("--balance 1: no image of the training range has a class");
+  for (auto& [number, of_class] : by_class) by_class_.push_back(std::move(of_class));
+}
+
+void EpochOrder::shuffle(std::vector<std::uint32_t>& items, std::uint32_t stream) const {
+  for (std::size_t i = items.size(); i > 1; --i) {
+    const auto random =
+        philox(key_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(epoch_), stream, 0);
+    const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
+    std::swap(items[i - 1], items[static_cast<std::size_t>(word % i)]);
+  }
+}
+
 void EpochOrder::prepare(int epoch) {
   if (epoch_ == epoch) return;
-  order_.resize(static_cast<std::size_t>(first_.back()));
-  std::iota(order_.begin(), order_.end(), 0U);
-  for (std::size_t i = order_.size(); i > 1; --i) {
-    const auto random = philox(key_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(epoch), 0, 0);
-    const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
-    std::swap(order_[i - 1], order_[static_cast<std::size_t>(word % i)]);
-  }
   epoch_ = epoch;
+  order_.resize(static_cast<std::size_t>(first_.back()));
+  if (by_class_.empty())
+    std::iota(order_.begin(), order_.end(), 0U);
+  else
+    draw_evenly();
+  shuffle(order_, 0);
+}
+
+/// Fills the order with images of all classes in turn, which begin with a random one, because their number
+/// may not divide that of the images. Each class takes its images in a random order, again and again.
+void EpochOrder::draw_evenly() {
+  std::vector<std::uint32_t> turns(by_class_.size());
+  std::iota(turns.begin(), turns.end(), 0U);
+  shuffle(turns, 1);
+  for (std::size_t turn = 0; turn < turns.size(); ++turn) {
+    std::vector<std::uint32_t> images = by_class_[turns[turn]];
+    shuffle(images, 2 + turns[turn]);
+    std::size_t next = 0;
+    for (std::size_t at = turn; at < order_.size(); at += turns.size())
+      order_[at] = images[next++ % images.size()];
+  }
 }
 
 EpochOrder::Stored EpochOrder::at(std::size_t batch, std::int64_t place) const {
@@ -120,8 +179,8 @@ EpochOrder::Stored EpochOrder::at(std::size_t batch, std::int64_t place) const {
 }
 
 std::unique_ptr<Provider> make_shuffled_provider(std::unique_ptr<StoredProvider> ordered, BatchRange range,
-                                                 std::uint64_t seed) {
-  return std::make_unique<ShuffledProvider>(std::move(ordered), range, seed);
+                                                 std::uint64_t seed, bool balance) {
+  return std::make_unique<ShuffledProvider>(std::move(ordered), range, seed, balance);
 }
 
 }  // namespace convnet

@@ -21,8 +21,7 @@ struct Signature {
 
 constexpr const char* kToPicture = "convert it to JPEG or PNG";
 constexpr const char* kToNpy = "read it in Python, and write its arrays with numpy.save";
-constexpr const char* kToSafetensors =
-    "save its weights in Python with safetensors.torch.save_file; a new run takes them with --init-from";
+constexpr const char* kToInitFrom = "a new run takes its weights with --init-from";
 constexpr const char* kToCsv = "save it as CSV in UTF-8";
 constexpr const char* kDownload = "perhaps a download that failed";
 
@@ -69,7 +68,7 @@ constexpr std::array kSignatures = {
     Signature{0, "SQLite format 3\0"sv, {arrays, "an SQLite database", kToNpy}},
     Signature{0,
               "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv,
-              {model, "an old file of torch.save (.pth)", kToSafetensors}},
+              {model, "an old file of torch.save (.pth)", kToInitFrom}},
     Signature{4, "TFL3"sv, {model, "a TensorFlow Lite model", ""}},
     Signature{0, "GGUF"sv, {model, "a GGUF model", ""}},
     Signature{0, "%PDF-"sv, {document, "a PDF", ""}},
@@ -86,7 +85,7 @@ constexpr std::array kSignatures = {
 
 constexpr FileFormat kBmp{picture, "a BMP", ""};
 constexpr FileFormat kZip{archive, "a zip archive", "unpack it with unzip"};
-constexpr FileFormat kTorch{model, "a zip archive, as torch.save (.pth) writes", kToSafetensors};
+constexpr FileFormat kTorch{model, "a zip archive, as torch.save (.pth) writes", kToInitFrom};
 constexpr FileFormat kKeras{model, "a Keras model", ""};
 constexpr FileFormat kNpz{arrays, "a zip archive of NumPy arrays (.npz)", "save each array with numpy.save"};
 constexpr FileFormat kOffice{document, "an Office document", kToCsv};
@@ -95,8 +94,7 @@ constexpr FileFormat kTfRecord{arrays, "a TFRecord file",
                                "write its images as files in a folder for each class, or in tars"};
 constexpr FileFormat kOnnx{model, "an ONNX model", ""};
 constexpr FileFormat kCaffe{model, "a Caffe model", ""};
-constexpr FileFormat kSafetensors{model, "a safetensors file",
-                                  "a new run takes its weights with --init-from"};
+constexpr FileFormat kSafetensors{model, "a safetensors file", kToInitFrom};
 constexpr FileFormat kWebPage{web_page, "a web page", kDownload};
 constexpr FileFormat kXml{document, "an XML file", ""};
 constexpr FileFormat kNetpbm{other_picture, "a PBM, PGM or PPM picture", kToPicture};

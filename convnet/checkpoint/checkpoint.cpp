@@ -8,10 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/mixed_labels.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/checkpoint/json_value.h"
+#include "convnet/checkpoint/torch_file.h"
 
 namespace convnet {
 namespace {
@@ -474,6 +477,11 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
 InitialWeights read_initial_weights(const std::string& file_or_folder) {
   const std::string file = find_checkpoint(file_or_folder);
   if (!Position::of_file_name(fs::path(file).filename().string())) {
+    const InputFile input(file);
+    if (is_torch_file(input.read(0, std::min<std::uint64_t>(input.size(), kFormatBytes)))) {
+      TorchWeights weights = read_torch_file(input);
+      return {file, std::move(weights.tensors), false, {}, std::move(weights.place)};
+    }
     TensorFile contents = read_any_safetensors(file);
     if (!contents.metadata.contains("layer_def")) return {file, std::move(contents), false};
   }

@@ -145,10 +145,11 @@ struct InitialWeights {
   TensorFile tensors;
   bool of_convnet = true;      ///< false: the file is another program's, and so are the names of its tensors
   Checkpoint checkpoint = {};  ///< what else a checkpoint holds, without its tensors
+  std::string place = {};      ///< where in the file they are, if not at its top: "model_ema"
 };
 
-/// Reads a checkpoint as read_checkpoint() does, or a safetensors file of another program. Throws as
-/// read_checkpoint() does.
+/// Reads a checkpoint as read_checkpoint() does, or another program's file: safetensors, or one of
+/// torch.save. Throws as read_checkpoint() does.
 InitialWeights read_initial_weights(const std::string& file_or_folder);
 
 /// Returns the newest checkpoint in a folder; nullopt if there is none or no folder. Throws RunError if the

@@ -23,6 +23,7 @@
 #include "convnet/base/file_format.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
+#include "convnet/checkpoint/stored_type.h"
 
 namespace convnet {
 namespace {
@@ -106,61 +107,6 @@ std::string shown(const std::string& name) {
   constexpr std::size_t longest = 100;
   return "'" + replace_controls(name.substr(0, longest), '?') + (name.size() > longest ? "…'" : "'");
 }
-
-float f64_number(const std::byte* bytes) {
-  double value = 0;
-  std::memcpy(&value, bytes, sizeof value);
-  return static_cast<float>(value);
-}
-
-float f32_number(const std::byte* bytes) {
-  float value = 0;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-/// IEEE 754 half precision: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa.
-float f16_number(const std::byte* bytes) {
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, bytes, sizeof bits);
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const float magnitude = exponent == 31  ? mantissa == 0 ? std::numeric_limits<float>::infinity()
-                                                          : std::numeric_limits<float>::quiet_NaN()
-                           : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-/// The upper half of an f32.
-float bf16_number(const std::byte* bytes) {
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, bytes, sizeof bits);
-  return std::bit_cast<float>(std::uint32_t{bits} << 16);
-}
-
-/// A type of tensors of the format.
-struct StoredType {
-  const char* name;
-  std::int64_t bytes;
-  float (*number)(const std::byte* bytes);  ///< converts an element; null for types that are left out
-};
-constexpr std::array<StoredType, 15> stored_types = {{
-    {"F64", 8, f64_number},
-    {"F32", 4, f32_number},
-    {"F16", 2, f16_number},
-    {"BF16", 2, bf16_number},
-    {"F8_E4M3", 1, nullptr},
-    {"F8_E5M2", 1, nullptr},
-    {"I64", 8, nullptr},
-    {"U64", 8, nullptr},
-    {"I32", 4, nullptr},
-    {"U32", 4, nullptr},
-    {"I16", 2, nullptr},
-    {"U16", 2, nullptr},
-    {"I8", 1, nullptr},
-    {"U8", 1, nullptr},
-    {"BOOL", 1, nullptr},
-}};
 
 /// The position of a tensor: bytes [begin, end) of the data section.
 struct TensorEntry {
@@ -278,9 +224,8 @@ class HeaderParser {
 
   const StoredType& type_of(const json& dtype) const {
     const std::string name = dtype.is_string() ? dtype.get<std::string>() : "";
-    const auto* found = std::find_if(stored_types.begin(), stored_types.end(),
-                                     [&](const StoredType& type) { return name == type.name; });
-    if (types_ == TensorTypes::f32 ? name != "F32" : found == stored_types.end())
+    const StoredType* found = find_stored_type(name);
+    if (types_ == TensorTypes::f32 ? name != "F32" : found == nullptr)
       fail_tensor(
           member_,
           fmt::format("has dtype {}; {}", dtype.is_string() ? shown(name) : "of the wrong kind",
@@ -346,7 +291,7 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
     read(tensor.values.data(), bytes);
     return tensor;
   }
-  std::vector<std::byte> raw(bytes);
+  std::string raw(bytes, '\0');
   read(raw.data(), bytes);
   for (std::size_t i = 0; i < tensor.values.size(); ++i)
     tensor.values[i] = entry.type->number(raw.data() + i * size);

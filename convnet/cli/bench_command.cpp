@@ -41,7 +41,7 @@ const OptionTable<BenchOptions>& options_of_bench() {
           .add(&BenchOptions::checkpoints, read_checkpoint_option())
           .add(&BenchOptions::step, step_options())
           .add(&BenchOptions::data,
-               data_options().without({"test-range", "test-one", "shuffle", "multiview-test"}))
+               data_options().without({"test-range", "test-one", "shuffle", "balance", "multiview-test"}))
           .add({
               unsaved_option(
                   "steps", &BenchOptions::steps,
@@ -278,7 +278,8 @@ void bench_command(const std::vector<std::string>& args) {
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;
   Diagnostics diagnostics;
-  run.options.data.shuffle = false;  // the images are measured, whatever their order
+  run.options.data.shuffle = run.options.data.balance =
+      false;  // the images are measured, whatever their order
   const bool knows_batches = open_planned_run(run, diagnostics);
   const Provider& provider = *run.provider;
   Plans singles;  // outlives the net

@@ -64,7 +64,8 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
                    .doc = "of images without a folder for tests, make a tenth validation images, chosen by a "
                           "hash of their names; 0: all are training images"}),
           })
-          .add(&MakeDataCommandOptions::data, data_options().only({"labels", "skip-bad-images"}))
+          .add(&MakeDataCommandOptions::data,
+               data_options().only({"labels", "label-kind", "skip-bad-images"}))
           .add(&MakeDataCommandOptions::devices, device_options().only({"threads"}))
           .add(&MakeDataCommandOptions::step, step_options().only({"seed"}));
   return table;
@@ -89,19 +90,20 @@ std::optional<LabelledImages> find_ilsvrc(const std::vector<std::string>& tars) 
   return find_ilsvrc_images({by_name[ilsvrc_training], by_name[ilsvrc_validation], by_name[ilsvrc_devkit]});
 }
 
-/// Finds the images in what --src names: a folder, or a comma list of tars. `labels` is --labels.
-LabelledImages find_images(const std::string& src, const std::string& labels) {
+/// Finds the images in what --src names: a folder, or a comma list of tars.
+LabelledImages find_images(const std::string& src, const DataOptions& data) {
+  const std::string& labels = data.labels;
   std::error_code ignored;
   std::vector<std::string> tars;
   if (fs::is_directory(src, ignored)) {
-    if (!labels.empty()) return find_photos(src, labels);
+    if (!labels.empty()) return find_photos(src, labels, data.label_kind);
     for (const char* name : {ilsvrc_training, ilsvrc_validation, ilsvrc_devkit})
       if (fs::exists(fs::path(src) / name, ignored)) tars.push_back((fs::path(src) / name).string());
     if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
     return find_labelled_images(src);
   }
   tars = fs::exists(src, ignored) ? std::vector<std::string>{src} : split_list(src);
-  if (!labels.empty()) return find_photos(tars, labels);
+  if (!labels.empty()) return find_photos(tars, labels, data.label_kind);
   if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
   return find_labelled_images(tars);
 }
@@ -152,15 +154,20 @@ void make_data_command(const std::vector<std::string>& args) {
   const MakeDataCommandOptions options = options_of_make_data().parse(texts);
   require_options(texts, {"src", "dst"}, "");
   refuse_inside(options.dst, options.src);
-  LabelledImages images = find_images(options.src, options.data.labels);
+  LabelledImages images = find_images(options.src, options.data);
+  if (images.kind == LabelKind::numbers)
+    throw InputError(
+        options.data.labels +
+        ": holds numbers, and cuda-convnet2's batches have classes; provider image trains on the "
+        "photos themselves");
   MakeDataOptions make;
   make.held_out = options.hold_out && hold_out(images, options.src);
   for (const std::string& warning :
        {too_many_threads(options.devices.threads), left_out_text(images.left_out)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  fmt::print("{}: {} training images, {} validation images{}, {} classes\n", options.src,
-             images.training.size(), images.validation.size(),
-             make.held_out ? " (a tenth, held out by a hash of their names)" : "", images.class_names.size());
+  fmt::print("{}: {} training images, {} validation images{}, {} {}\n", options.src, images.training.size(),
+             images.validation.size(), make.held_out ? " (a tenth, held out by a hash of their names)" : "",
+             images.class_names.size(), images.kind == LabelKind::tags ? "tags" : "classes");
   std::fflush(stdout);
 
   make.folder = options.dst;

@@ -21,7 +21,7 @@ namespace {
 
 struct PredictOptions {
   static constexpr OptionGroup group = OptionGroup::output;
-  std::string output, softmax;
+  std::string output, softmax, paths;
   int top = 5;
   bool json = false, csv = false;
 
@@ -43,6 +43,12 @@ const OptionTable<PredictOptions>& options_of_predict() {
                              {.fallback = "0", .doc = "print one JSON object and nothing else"}),
               unsaved_option("csv", &PredictOptions::csv,
                              {.fallback = "0", .doc = "print a header and a line for each image"}),
+              unsaved_option(
+                  "paths", &PredictOptions::paths,
+                  {.fallback = "",
+                   .unit = "file",
+                   .doc = "file with more names of files and folders, a line each; - for stdin, each "
+                          "of whose lines is answered as soon as it comes"}),
               unsaved_option("softmax", &PredictOptions::softmax,
                              {.fallback = "",
                               .unit = "layer",
@@ -186,16 +192,17 @@ void predict_command(const std::vector<std::string>& args) {
   const auto [named, options] = split_words(predict_command_options(), args);
   const OptionTexts given = parse_command_line(predict_command_options(), options);
   const PredictOptions asked = options_of_predict().parse(given);
-  if (named.size() < 2)
+  if (named.empty() || (named.size() < 2 && asked.paths.empty()))
     throw InputError(
         "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; a FILE is an image, or an array of "
-        "images (x.npy); - reads an image, or names of files, a line each, from stdin");
+        "images (x.npy); - reads an image, or names of files, a line each, from stdin, as --paths LIST does "
+        "from a file");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
   if (!asked.output.empty() && !asked.softmax.empty())
     throw InputError("--output and --softmax exclude each other");
   const TrainedNet trained = open_trained_net(named[0], given);
   warn_of_unknown_size(trained);
-  PredictInputs inputs({named.begin() + 1, named.end()}, trained.set);
+  PredictInputs inputs({named.begin() + 1, named.end()}, asked.paths, trained.set);
   ImagePredictor predictor(trained, asked);
   if (given.contains("top") && predictor.answer().class_names.empty())
     throw InputError("--top is for the best classes, but what is printed are the numbers of " +

@@ -77,6 +77,7 @@ std::vector<std::string> image_files_in(const std::string& folder, const LikeSet
 }  // namespace
 
 bool StdinReader::read_more() {
+  if (ended_) return false;
   std::array<char, 65536> piece;
   ssize_t count = 0;
   do {
@@ -126,8 +127,11 @@ std::optional<std::string> StdinReader::line() {
   return line;
 }
 
-PredictInputs::PredictInputs(std::vector<std::string> named, const LikeSet& like)
-    : named_(named.begin(), named.end()), like_(like) {
+PredictInputs::PredictInputs(std::vector<std::string> named, const std::string& paths, const LikeSet& like)
+    : named_(named.begin(), named.end()), like_(like), paths_(paths) {
+  if (paths_ == kStdin && std::find(named.begin(), named.end(), kStdin) != named.end())
+    throw InputError("--paths - reads names from stdin, and so does the argument -; leave one of them out");
+  if (!paths_.empty() && paths_ != kStdin) list_.emplace(read_whole_file(paths_));
   while (!named_.empty() && named_.front() != kStdin) {
     list(named_.front());
     named_.pop_front();
@@ -141,11 +145,17 @@ std::vector<std::string> PredictInputs::names() const {
 }
 
 PredictInputs::Piece PredictInputs::next(std::size_t most) {
-  while (images_.size() < most && (in_stdin_ || !named_.empty())) {
+  while (images_.size() < most && (in_stdin_ || !named_.empty() || !paths_.empty())) {
     const bool has_some = !images_.empty() || !left_out_.empty();
     if (in_stdin_) {
       if (has_some && !stdin_.is_ready()) break;
       list_line();
+    } else if (named_.empty()) {
+      in_stdin_ = true;
+      lines_ = 0;
+      if (list_) stdin_ = StdinReader(std::move(*list_));
+      no_lines_ = paths_ + ": has no names of files or folders, a line each";
+      paths_.clear();
     } else {
       if (has_some && named_.front() == kStdin) break;
       list(named_.front());
@@ -186,6 +196,7 @@ void PredictInputs::list_file(const std::string& path) {
 void PredictInputs::open_stdin() {
   if (!stdin_.is_file()) {
     in_stdin_ = true;
+    no_lines_ = "-: stdin is empty; it should have names of files or folders, a line each, or an image";
     return;
   }
   const std::string bytes = stdin_.whole();
@@ -203,9 +214,7 @@ void PredictInputs::list_line() {
   std::optional<std::string> line = stdin_.line();
   if (!line) {
     in_stdin_ = false;
-    if (lines_ == 0)
-      leave_out(kStdin,
-                "-: stdin is empty; it should have names of files or folders, a line each, or an image");
+    if (lines_ == 0) leave_out(no_lines_.substr(0, no_lines_.find(": ")), no_lines_);
     return;
   }
   // Lists that were made on Windows may begin with a mark, and have lines that end with CR and LF.

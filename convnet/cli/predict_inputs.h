@@ -1,4 +1,4 @@
-// The inputs of `convnet predict`: files, folders, and what stands on stdin.
+// The inputs of `convnet predict`: files, folders, and what stands on stdin or in a list of names.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,10 @@ namespace convnet {
 /// Reads stdin as it comes: a line, the name of a file or folder, as soon as it is there, or an image.
 class StdinReader {
  public:
+  StdinReader() = default;
+  /// Makes a reader of lines that were read from elsewhere.
+  explicit StdinReader(std::string lines) : read_(std::move(lines)), ended_(true) {}
+
   /// Returns whether stdin holds an image or an array instead of names. Waits for its first bytes.
   bool is_file();
   /// Returns all of stdin.
@@ -35,8 +39,10 @@ class StdinReader {
 /// Lists the images that arguments of the command name.
 class PredictInputs {
  public:
-  /// `named`: files, folders, and "-" for stdin. The images are for a net that was trained on `like`.
-  PredictInputs(std::vector<std::string> named, const LikeSet& like);
+  /// `named`: files, folders, and "-" for stdin. `paths` is a file with more names of files and folders, a
+  /// line each, or "-" for stdin, which then holds no image; "": there is none. The images are for a net that
+  /// was trained on `like`. Throws InputError if both are stdin, or as read_whole_file().
+  PredictInputs(std::vector<std::string> named, const std::string& paths, const LikeSet& like);
 
   /// Images to classify together, and inputs that cannot be.
   struct Piece {
@@ -67,9 +73,12 @@ class PredictInputs {
   const LikeSet& like_;
   std::deque<FileImage> images_;
   std::vector<Prediction> left_out_;
+  std::optional<std::string> list_;  ///< contents of `paths_` if that is a file
+  std::string paths_;  ///< list of names that comes after named_; "": there is none, or it is being read
   StdinReader stdin_;
   bool in_stdin_ = false;
-  std::size_t lines_ = 0;  ///< of stdin, with a name
+  std::string no_lines_;   ///< what to say if stdin or the list has no names
+  std::size_t lines_ = 0;  ///< of stdin or the list, with a name
 };
 
 }  // namespace convnet

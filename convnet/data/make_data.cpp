@@ -28,6 +28,12 @@
 namespace convnet {
 namespace {
 
+/// Returns the class of an image, or its tags.
+std::vector<int> labels_of(const LabelledImages& images, const LabelledImage& image) {
+  if (images.kind == LabelKind::tags) return image.tags;
+  return {image.label};
+}
+
 namespace fs = std::filesystem;
 
 constexpr std::size_t part_images = 1024;
@@ -53,7 +59,7 @@ std::string fingerprint(const LabelledImages& images) {
   for (const auto* part : {&images.training, &images.validation}) {
     for (const LabelledImage& image : *part) {
       add(image.name);
-      add(fmt::format("{} {}", image.at.size, image.label));
+      add(fmt::format("{} {}", image.at.size, fmt::join(labels_of(images, image), " ")));
     }
     add("");
   }
@@ -328,7 +334,7 @@ void Maker::make_part(const Part& part, State& state) {
       continue;
     }
     data.push_back(pickles::str(jpegs[i]));
-    labels.push_back(pickles::integers({part.images[i]->label}));
+    labels.push_back(pickles::integers(labels_of(images_, *part.images[i])));
   }
   fs::create_directory(path(part.folder()));
   sync_parent_folder(path(part.folder()));
@@ -349,7 +355,7 @@ void Maker::write_meta(const State& state) const {
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
-           {"data_mean", pickles::array({3 * size * size, 1}, state.sums.mean_image())},
+           {"data_mean", pickles::array({std::int64_t{3} * size * size, 1}, state.sums.mean_image())},
            {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, axes)})},
            {"made_with", pickled(identity_)},
            {"training_images", pickles::integer(static_cast<std::int64_t>(state.sums.images))},

@@ -31,7 +31,9 @@ ImageOptions image_options(const DataOptions& options) {
   images.trivial_augment = options.trivial_augment;
   images.random_resized_crop = options.random_resized_crop;
   images.hold_out = options.hold_out;
+  images.balance = options.balance;
   images.labels = options.labels;
+  images.label_kind = options.label_kind;
   return images;
 }
 
@@ -51,7 +53,7 @@ std::vector<std::string> providers_that_read(const std::string& path) {
 
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
   std::optional<BatchRange> shuffled;
-  if (options.shuffle) shuffled = options.train_range;
+  if (options.shuffle || options.balance) shuffled = options.train_range;
   try {
     return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
   } catch (const InputError& e) {
@@ -73,7 +75,7 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
   if (names_ranges(texts)) return "";
   options.hold_out = true;
   DataOptions any_order = options;
-  any_order.shuffle = false;
+  any_order.shuffle = any_order.balance = false;
   const std::optional<BatchSplit> split = open_provider(any_order, 0)->split();
   if (!split)
     throw InputError(options.path +

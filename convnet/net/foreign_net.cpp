@@ -81,7 +81,7 @@ std::string foreign_net(std::string_view bytes, CfgFile wanted) {
                             format->kind == FileKind::archive)) {
     const std::string cure = format->cure;
     return std::string("is ") + format->name + ", not a layer file" + translated("", wanted) +
-           (format->kind == FileKind::model && !cure.empty() ? "; for the weights, " + cure : "");
+           (format->kind == FileKind::model && !cure.empty() ? "; " + cure : "");
   }
   if (is_darknet(bytes)) return "is a cfg of Darknet" + translated("darknet", wanted);
   if (is_prototxt(bytes)) return "is a prototxt, as of Caffe" + translated("caffe", wanted);

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <numbers>
-#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/base/openmp_scope.h"
@@ -43,16 +42,14 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
-/// Builds the net of a checkpoint. It has no nodes for an older checkpoint, which did not note what its data
-/// looks like.
+}  // namespace
+
 Graph stored_graph(const Checkpoint& checkpoint) {
   Diagnostics diagnostics;
   const NetFiles files = stored_files(checkpoint, diagnostics);
   Graph graph = build_graph(files.definition, files.parameters, checkpoint.matrices, {}, diagnostics);
   return diagnostics.has_errors() ? Graph{} : graph;
 }
-
-}  // namespace
 
 /// A checkpoint that init functions name, and its net.
 struct Net::InitSource {
@@ -119,23 +116,6 @@ std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, co
     }
   }
   return values;
-}
-
-/// Returns whether a tensor belongs to the training of a matrix, not to the net.
-bool is_training_state(const std::string& tensor) {
-  for (const std::string suffix : kTrainingSuffixes) {
-    if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
-    for (const char* matrix : {".biases", ".scale", ".shift"}) {
-      if (tensor.ends_with(matrix + suffix)) return true;
-    }
-  }
-  return false;
-}
-
-/// Returns the numbers of a matrix from those of the whole one that it may be a part of.
-std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values) {
-  const auto first = values.begin() + whole.begin;
-  return {first, first + whole.count};
 }
 
 void put_part(const WholeMatrix& whole, const std::vector<float>& part, NamedTensor& tensor) {
@@ -216,128 +196,9 @@ void Net::init_weights(std::uint64_t seed) {
   windows_.clear();
 }
 
-namespace {
-
-/// Returns the names by which a matrix may be found in a file of initial weights, the best first.
-std::vector<std::string> source_names(const std::string& layer, const std::string& matrix, bool first_input,
-                                      bool of_convnet) {
-  // Averages, where there are any, are what the other run's tests saw.
-  std::vector<std::string> names = {increment_name(layer, matrix, kAverageSuffix), layer + "." + matrix};
-  const std::string of_pytorch = of_convnet ? "" : pytorch_name(layer, matrix, first_input);
-  if (!of_pytorch.empty()) names.push_back(of_pytorch);
-  return names;
-}
-
-/// Returns the name, without its layer, of the matrix of a layer's own for the input at place `index`; "" if
-/// there is none.
-std::string input_matrix(const Graph& graph, const std::string& layer, std::size_t index) {
-  const Node* node = find_layer(graph, layer);
-  if (node == nullptr || index >= node->layer->input_weights()) return "";
-  const WeightOwner& owner = node->owners[index];
-  const std::string name = graph.weight(owner).name;
-  return graph.nodes[owner.node].layer_name == layer && name.starts_with("weights.") ? name : "";
-}
-
-/// A matrix of a net, and the tensor of a file that it begins with.
-struct InitialMatrix {
-  const WeightBuffers* weights = nullptr;
-  std::string tensor;  ///< its name; "" if the matrix is newly made
-  std::string text;    ///< what becomes of the matrix, for the user
-};
-
-/// Finds the tensors that the matrices of a net begin with. `used` gets all names that are looked for.
-std::vector<InitialMatrix> match_weights(const Graph& graph, const std::vector<WeightBuffers>& weights,
-                                         const InitialWeights& from, std::set<std::string>& used) {
-  const auto& tensors = from.tensors.tensors;
-  const char* source = from.of_convnet ? "checkpoint" : "file";
-  const Graph other = from.of_convnet ? stored_graph(from.checkpoint) : Graph{};
-  std::set<std::string> here;
-  for (const WeightBuffers& w : weights) here.insert(w.name);
-  std::vector<InitialMatrix> matches;
-  for (const WeightBuffers& w : weights) {
-    InitialMatrix& match = matches.emplace_back();
-    match.weights = &w;
-    const WeightSpec& spec = graph.weight({w.node, w.index});
-    const Dims dims = whole_matrix(graph, {w.node, w.index}).dims;
-    auto found = tensors.end();
-    const std::string& layer = graph.nodes[w.node].layer_name;
-    const bool of_input = spec.name.starts_with("weights.");
-    const auto find_matrix = [&](const std::string& matrix) {
-      for (const std::string& name :
-           source_names(layer, matrix, w.index == 0 || !of_input, from.of_convnet)) {
-        if (found == tensors.end()) found = tensors.find(name);
-        used.insert(name);
-      }
-    };
-    find_matrix(spec.name);
-    // The input may have another name in the checkpoint; its place tells which one it is.
-    std::string renamed;
-    if (found == tensors.end() && of_input) {
-      const std::string matrix = input_matrix(other, layer, w.index);
-      renamed = layer + "." + matrix;
-      if (matrix.empty() || here.contains(renamed)) renamed.clear();
-      if (!renamed.empty()) find_matrix(matrix);
-    }
-    if (found == tensors.end()) {
-      match.text = fmt::format("newly made: it is not in the {}", source);
-    } else if (found->second.dims != dims) {
-      match.text = fmt::format("newly made: it is {} in the {}{}", to_string(found->second.dims), source,
-                               renamed.empty() ? "" : ", as " + renamed);
-    } else {
-      match.tensor = found->first;
-      const bool same_name = found->first == w.name || from.of_convnet;
-      match.text = !renamed.empty() ? "copied from " + renamed
-                   : same_name      ? "copied"
-                                    : "copied from " + found->first;
-    }
-  }
-  return matches;
-}
-
-/// Throws InputError if no matrix begins with a tensor of the file.
-void check_any_fits(const std::vector<InitialMatrix>& matches, const InitialWeights& from) {
-  if (std::ranges::any_of(matches, [](const InitialMatrix& match) { return !match.tensor.empty(); })) return;
-  throw InputError(from.file + ": no matrix has the name and shape of one of this net" +
-                   (from.of_convnet ? ""
-                                    : "; in a file of another program, layer 'conv1' takes 'conv1.weight', "
-                                      "'conv1.bias', 'conv1.running_mean' and 'conv1.running_var'"));
-}
-
-}  // namespace
-
-void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
-  const InitialWeights from = read_initial_weights(file_or_folder);
-  std::set<std::string> used;
-  const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, used);
-  for (const InitialMatrix& match : matches) {
-    const WeightOwner owner = {match.weights->node, match.weights->index};
-    if (!match.tensor.empty())
-      matrix_of(from.tensors, from.file, match.tensor, whole_matrix(graph, owner).dims);
-  }
-  check_any_fits(matches, from);
-}
-
-void Net::init_from(const std::string& file_or_folder) {
-  const InitialWeights from = read_initial_weights(file_or_folder);
-  std::set<std::string> used;
-  const std::vector<InitialMatrix> matches = match_weights(graph_, plans_.weights(), from, used);
-  fmt::print("Weights from {}:\n", from.file);
-  for (const InitialMatrix& match : matches) {
-    const WeightBuffers& w = *match.weights;
-    const WholeMatrix matrix = whole(w);
-    if (!match.tensor.empty()) {
-      const std::vector<float> values =
-          part_of(matrix, matrix_of(from.tensors, from.file, match.tensor, matrix.dims));
-      executor_.write_weights(w, values);
-      executor_.write_averages(w, values);
-    }
-    if (matrix.is_first()) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
-  }
-  for (const auto& [name, tensor] : from.tensors.tensors) {
-    if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
-      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name, to_string(tensor.dims));
-  }
-  check_any_fits(matches, from);
+std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values) {
+  const auto first = values.begin() + whole.begin;
+  return {first, first + whole.count};
 }
 
 const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,

@@ -8,6 +8,7 @@
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/tensor_names.h"
+#include "convnet/graph/whole_layers.h"
 #include "convnet/plan/plan_set.h"
 #include "convnet/runtime/executor.h"
 
@@ -50,6 +51,13 @@ struct Magnitudes {
 /// Returns the magnitudes of every matrix, by its name. All processes call it together: each sums what its
 /// own devices have, and only sums are sent.
 std::map<std::string, Magnitudes> magnitudes(const Executor& executor, const PlanSet& plans);
+
+/// Returns the numbers of a matrix from those of the whole one that it may be a part of.
+std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values);
+
+/// Builds the net of a checkpoint. It has no nodes for an older checkpoint, which did not note what its data
+/// looks like.
+Graph stored_graph(const Checkpoint& checkpoint);
 
 /// Throws InputError as Net::init_from() would for a net with these plans.
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);

@@ -117,9 +117,9 @@ const OptionTable<DataOptions>& data_options() {
       {.fallback = "",
        .unit = "file",
        .doc =
-           "CSV file with a line PHOTO,CLASS for each photo of provider image, or of make-data's --src; "
-           "PHOTO is a path below the folder or a file's name, with or without its extension; empty: folders "
-           "are the classes"});
+           "CSV file with a line PHOTO,CLASS for each photo of provider image, or of make-data's --src, or "
+           "with several tags or numbers (--label-kind); PHOTO is a path below the folder or a file's name, "
+           "with or without its extension; empty: folders are the classes"});
   labels.may_be_empty = true;
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
@@ -129,6 +129,17 @@ const OptionTable<DataOptions>& data_options() {
       option("data-path", &DataOptions::path,
              {.fallback = "", .unit = "folder", .doc = "folder of the data set"}),
       std::move(labels),
+      choice_option(
+          "label-kind", &DataOptions::label_kind,
+          {{"auto", LabelKind::automatic},
+           {"classes", LabelKind::classes},
+           {"tags", LabelKind::tags},
+           {"numbers", LabelKind::numbers}},
+          {.fallback = "auto",
+           .doc = "what the file of --labels says of each photo: a class; tags, separated by ; or |, or as a "
+                  "column "
+                  "of 0 and 1 for each; or numbers (regression); auto: tags if there are such separators or "
+                  "columns, numbers if there are several columns with others, else classes"}),
       parsed_option("train-range", &DataOptions::train_range, parse_range,
                     {.unit = "batches", .doc = "training batches, like 1-5"}),
       parsed_option("test-range", &DataOptions::test_range, parse_range,
@@ -142,6 +153,10 @@ const OptionTable<DataOptions>& data_options() {
              {.fallback = "0",
               .doc = "shuffle the images of the training range each epoch; holds the range in memory, unless "
                      "they are folders or tars of provider image"}),
+      option("balance", &DataOptions::balance,
+             {.fallback = "0",
+              .doc = "draw the images of each epoch so that all classes are equally frequent: those of small "
+                     "classes several times, not all of large ones; shuffles, too"}),
       option(
           "inner-size", &DataOptions::inner_size,
           {.fallback = "0",
@@ -242,7 +257,7 @@ const OptionTable<DataOptions>& data_options() {
 }
 
 OptionTable<DataOptions> planned_data_options() {
-  return data_options().without({"test-one", "shuffle", "skip-bad-images", "decode-threads"});
+  return data_options().without({"test-one", "shuffle", "balance", "skip-bad-images", "decode-threads"});
 }
 
 const OptionTable<DeviceOptions>& device_options() {

@@ -34,9 +34,10 @@ const OptionTable<NetFileOptions>& net_file_options();
 struct DataOptions {
   static constexpr OptionGroup group = OptionGroup::data;
   std::string provider, path, labels;
+  LabelKind label_kind = LabelKind::automatic;
   BatchRange train_range, test_range;
   bool hold_out = false;  ///< ImageOptions::hold_out; set by choose_ranges()
-  bool test_one = true, shuffle = false;
+  bool test_one = true, shuffle = false, balance = false;
   bool grey = false;
   int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
   double color_noise = 0, scalar_mean = -1;

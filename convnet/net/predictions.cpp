@@ -51,15 +51,11 @@ const Node* compared_layer(const Graph& graph, const Node& cost) {
   return compared_in_difference(graph, graph.nodes[cost.inputs[0]]);
 }
 
-/// Returns the data set's names for the outputs of a layer that a cost compares with a number for each class;
-/// none if it has no such names, or if the cost is no cost of probabilities.
-std::vector<std::string> names_of_outputs(const std::vector<MatrixInfo>& matrices, const Node& cost,
-                                          std::int64_t outputs) {
-  if (cost.layer->facts.cost->differentiates == LayerFunction::other) return {};
-  for (const MatrixInfo& matrix : matrices) {
-    if (std::ssize(matrix.class_names) == outputs) return class_names_of(matrix, outputs);
-  }
-  return {};
+/// Returns whether a cost compares probabilities with a number for each class that the data set names.
+bool has_names(const std::vector<MatrixInfo>& matrices, const Node& cost, std::int64_t outputs) {
+  return cost.layer->facts.cost->differentiates != LayerFunction::other &&
+         std::ranges::any_of(
+             matrices, [&](const MatrixInfo& matrix) { return std::ssize(matrix.class_names) == outputs; });
 }
 
 Answer answer_of_layers(const Graph& graph, const std::vector<std::string>& layers) {
@@ -91,14 +87,23 @@ Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices)
     const Classifier classifier = find_classifier_of(graph, matrices, "");
     return {{classifier.softmax}, classifier.class_names};
   }
-  if (const auto [cost, layer] = first_comparison(graph); cost != nullptr)
-    return {{layer->section}, names_of_outputs(matrices, *cost, layer->layer->output.size())};
+  if (const auto [cost, layer] = first_comparison(graph); cost != nullptr) {
+    const std::int64_t outputs = layer->layer->output.size();
+    if (!has_names(matrices, *cost, outputs)) return {{layer->section}, {}};
+    return {{layer->section}, names_of_outputs(matrices, outputs)};
+  }
   throw InputError(
       "no cost of the net compares a layer with labels or targets: --output must say which layers are the "
       "outputs");
 }
 
 }  // namespace
+
+std::vector<std::string> names_of_outputs(const std::vector<MatrixInfo>& matrices, std::int64_t outputs) {
+  const auto named = std::ranges::find_if(
+      matrices, [&](const MatrixInfo& matrix) { return std::ssize(matrix.class_names) == outputs; });
+  return class_names_of(named == matrices.end() ? MatrixInfo() : *named, outputs);
+}
 
 std::string csv_field(std::string text) {
   // Spreadsheets compute what begins so; after an apostrophe they show it.

@@ -23,6 +23,10 @@ struct Classifier {
   std::vector<std::string> class_names;  ///< by output, printable; its number where the data set has no name
 };
 
+/// Returns printable names of the outputs of a layer that has one for each class or tag of the data set:
+/// those of the first matrix that has as many names, else numbers.
+std::vector<std::string> names_of_outputs(const std::vector<MatrixInfo>& matrices, std::int64_t outputs);
+
 /// Returns the names of all cost.logreg layers.
 std::vector<std::string> logreg_costs(const Graph& graph);
 /// Finds the classifier of the cost.logreg layer `name`, or of the only such layer if `name` is empty. Throws

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "convnet/base/error.h"
 #include "convnet/config/ini_edit.h"
 
 namespace convnet {
@@ -76,6 +77,11 @@ std::string measure_class_weights(RequestedRun& run, const Graph& graph) {
     if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::classes ||
         !asks_for_weights(run.files.parameters, node.section))
       continue;
+    if (run.options.data.balance)
+      throw InputError(
+          fmt::format("'{}' has classWeights=balanced, and --balance 1 draws all classes evenly, so "
+                      "rare ones would count twice as much; use one of them",
+                      node.name));
     const Node& labels = graph.nodes[node.inputs[0]];
     const auto matrix = static_cast<std::size_t>(labels.layer->facts.data->matrix);
     std::vector<double> weights =

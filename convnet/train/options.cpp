@@ -27,12 +27,12 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
            .unit = "file",
            .doc = "checkpoint folder (its newest) or file to resume from or test; training from an older "
                   "one moves the later ones aside"}),
-      unsaved_option(
-          "init-from", &CheckpointOptions::init_from,
-          {.fallback = "",
-           .unit = "file",
-           .doc = "checkpoint, or safetensors file with PyTorch's names, whose weights of equal name and "
-                  "shape a new run starts from (fine-tuning)"}),
+      unsaved_option("init-from", &CheckpointOptions::init_from,
+                     {.fallback = "",
+                      .unit = "file",
+                      .doc = "checkpoint, or file of another program (.safetensors, .pth or .pt) with "
+                             "PyTorch's names, whose "
+                             "weights of equal name and shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
       option("save-freq", &CheckpointOptions::save_freq,
@@ -97,6 +97,13 @@ const OptionTable<TestOptions>& test_options() {
                                   .doc = "cost.logreg layer of --test-out and --confusion, which need it "
                                          "where there are several, and the "
                                          "only one whose errors by class --test-only prints"})),
+      unsaved_option(
+          "tag-threshold", &TestOptions::tag_threshold,
+          {.fallback = "0.5",
+           .min = 0,
+           .max = 1,
+           .doc = "probability from which on --test-only takes an image to have a tag, for precision, "
+                  "recall and F1 below a cost.bce or cost.dce"}),
       of_output(unsaved_option(
           "confusion", &TestOptions::confusion,
           {.fallback = "",
@@ -254,6 +261,8 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
   const TestOptions& tests = options.tests;
   if (tests.write_features.empty() != tests.feature_path.empty())
     wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
+  if (tests.tag_threshold != TestOptions().tag_threshold && !tests.only_tests())
+    wrong.emplace_back("--tag-threshold is for --test-only");
   if (!tests.logreg_name.empty() && !tests.only_tests())
     wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
   if (options.plateau.on() && options.patience > 0 && options.patience <= options.plateau.tests)

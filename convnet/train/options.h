@@ -27,6 +27,7 @@ struct TestOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   bool test_only = false, json = false;
   std::string write_features, feature_path, test_out, logreg_name, confusion;
+  double tag_threshold = 0.5;  ///< probability from which on an image is taken to have a tag
   bool operator==(const TestOptions&) const = default;
 
   /// Returns the option that makes the run test a finished net and do nothing else; "" if there is none.

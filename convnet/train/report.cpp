@@ -213,6 +213,28 @@ nlohmann::json errors_json(const Classifier& classifier, const Confusion& confus
             {"f1", macro.f1}}}};
 }
 
+nlohmann::json tags_json(const TagScores& scores) {
+  nlohmann::json tags = nlohmann::json::array();
+  for (const TagScore& s : scores.by_tag())
+    tags.push_back({{"tag", scores.names()[s.tag]},
+                    {"index", s.tag},
+                    {"images", s.images},
+                    {"average_precision", s.average_precision},
+                    {"precision", s.precision()},
+                    {"recall", s.recall()},
+                    {"f1", s.f1()},
+                    {"best_threshold", s.best_threshold},
+                    {"best_f1", s.best_f1}});
+  const TagMeans means = scores.means();
+  return {{"tags", std::move(tags)},
+          {"threshold", scores.threshold()},
+          {"means",
+           {{"tags", means.tags},
+            {"average_precision", means.average_precision},
+            {"f1", means.f1},
+            {"pooled_f1", means.pooled_f1}}}};
+}
+
 }  // namespace
 
 std::string test_json(const std::string& checkpoint, const CostSums& test, const Graph& graph,
@@ -221,6 +243,8 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
       {"checkpoint", checkpoint}, {"images", test.images}, {"costs", costs_json(test, graph)}};
   for (const auto& [classifier, confusion] : outputs.counted())
     results["errors_by_class"][classifier.cost] = errors_json(classifier, confusion);
+  for (const auto& [tagger, scores] : outputs.tagged())
+    results["scores_of_tags"][tagger.cost] = tags_json(scores);
   // Names of files and classes may have any encoding.
   return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }

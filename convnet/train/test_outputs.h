@@ -9,6 +9,7 @@
 
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
+#include "convnet/net/tag_scores.h"
 #include "convnet/train/npy_writer.h"
 #include "convnet/train/options.h"
 
@@ -49,7 +50,8 @@ class TestOutputs {
 
   /// Writes the file of --confusion.
   void finish() const;
-  /// Returns the errors by class as text for the terminal; "" if the net does not classify.
+  /// Returns the errors by class and the scores of tags as text for the terminal; "" if the net does not
+  /// classify.
   std::string errors_text() const;
 
   /// A classifier, and the counts of the classes that it takes images for.
@@ -59,6 +61,13 @@ class TestOutputs {
   };
   /// Returns the counts for the cost.logreg that --logreg-name names, or for all of them.
   const std::vector<Counted>& counted() const { return counted_; }
+
+  /// A cost.bce or cost.dce, and the scores of its tags.
+  struct Tagged {
+    Tagger tagger;
+    TagScores scores;
+  };
+  const std::vector<Tagged>& tagged() const { return tagged_; }
 
  private:
   /// The files of the current batch for one of the reader's layers.
@@ -75,10 +84,12 @@ class TestOutputs {
   int batch_ = 0;            ///< number of the current batch
   std::int64_t images_ = 0;  ///< images in it
   std::vector<Counted> counted_;
+  std::vector<Tagged> tagged_;
   std::optional<std::size_t> labels_;  ///< the provider's matrix that is written beside features
   /// By matrix: bytes of an image; a label's first number is the class.
   std::vector<std::int64_t> label_bytes_;
-  OutputReader reader_;  ///< reads the layer of --write-features, then the softmax of each classifier
+  /// Reads the layer of --write-features, then the softmax of each classifier, then the layer of each tagger.
+  OutputReader reader_;
   BatchFiles features_, probabilities_;
 };
 

@@ -541,8 +541,7 @@ TEST_CASE("nets of other programs are recognised") {
   says(std::string("\x08\x07\x12\x07pytorch\0", 12), "is an ONNX model, not a layer file", "");
   CHECK_THAT(error(std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "net/data.pkl"),
              Catch::Contains("is a zip archive, as torch.save (.pth) writes, not a layer file") &&
-                 Catch::EndsWith("for the weights, save its weights in Python with "
-                                 "safetensors.torch.save_file; a new run takes them with --init-from\n"));
+                 Catch::EndsWith("; a new run takes its weights with --init-from\n"));
   // A layer may have the name of Darknet's section.
   shop.write(replaced(replaced(kDefinition, "[data]", "[net]"), "inputs=data", "inputs=net"), kParameters);
   CHECK(plan(shop).code == 0);

@@ -330,6 +330,55 @@ TEST_CASE("option --init-from takes weights of PyTorch's names from a safetensor
   check_refused(args, "tensor 'conv1.weight' holds numbers that are not finite");
 }
 
+TEST_CASE("option --init-from takes the state_dict in a file of PyTorch's, and names where it was") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1\n",
+                      "[stage.0.bn]\ntype=bnorm\ninputs=conv1\nchannels=2\n"
+                      "[pool1]\ntype=pool\ninputs=stage.0.bn\n"),
+             kParameters + "[stage.0.bn]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\nwc=0\n");
+  const auto init_from = [&](const std::string& file) {
+    std::filesystem::remove_all(shop / "tuned");
+    const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "tuned", "--init-from", file,
+                                                     "--epochs", "0", "--force-save", "1"});
+    const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
+    CHECK(tuned.at("conv1.weights.data").values.at(17) == 1.125F);
+    CHECK(tuned.at("stage.0.bn.runningVar").values == std::vector<float>{6, 6.125F});
+    return run.out;
+  };
+  const std::string folder = std::string(CONVNET_SOURCE_DIR) + "/tests/train/data/";
+  const std::map<std::string, std::string> notes = {
+      {"small.pth", ":\n"},
+      {"small-old.pth", ":\n"},
+      {"small-parallel.pth", " ('state_dict' in it, whose names begin with 'module.'):\n"},
+      {"small-parallel-old.pth", " ('state_dict' in it, whose names begin with 'module.'):\n"},
+      {"small-ema.pth", " ('model_ema' in it, whose names begin with 'module.'):\n"}};
+  for (const auto& [name, note] : notes) {
+    const std::string out = init_from(folder + name);
+    INFO(out);
+    CHECK(out.find("Weights from " + folder + name + note) != std::string::npos);
+    CHECK(
+        std::regex_search(out, std::regex("fc10.weights.pool1 +10x18 +newly made: it is 7x18 in the file")));
+    CHECK(out.find("  6 of 8 matrices copied, 2 newly made; 0 tensors of the file skipped\n") !=
+          std::string::npos);
+  }
+  check_refused(shop.dummy() + Args{"--init-from", folder + "small-whole.pth", "--epochs", "0", "--save-file",
+                                    shop / "whole"},
+                "it refers to torch.nn.modules.module.Module; only tensors and plain data are read");
+
+  // Names of safetensors files may begin with several such words, and have other tensors beside them.
+  TensorFile lightning;
+  for (const auto& [name, tensor] : read_initial_weights(folder + "small.pth").tensors.tensors)
+    lightning.tensors["model.module." + name] = tensor;
+  lightning.tensors["module.conv1.weight"] = {{2, 1, 3, 3}, std::vector<float>(18, 0.0F)};
+  const std::string file = shop / "lightning.safetensors";
+  write_safetensors(file, lightning);
+  const std::string out = init_from(file);
+  INFO(out);
+  CHECK(out.find("lightning.safetensors (whose names begin with 'model.module.'):\n") != std::string::npos);
+  CHECK(std::regex_search(out, std::regex("conv1.biases +2 +copied from model.module.conv1.bias\n")));
+  CHECK(std::regex_search(out, std::regex("module.conv1.weight +2x1x3x3 +skipped: this net has no such")));
+}
+
 TEST_CASE("the command line of a run with --init-from goes on with it") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

@@ -35,7 +35,7 @@ TEST_CASE("a wrong option is named") {
        "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer"},
       {{"--pretrained", "net.pth"},
        "unknown option '--pretrained'; use --init-from, which starts a new run from the weights of a "
-       "checkpoint, or of a safetensors file with PyTorch's names"},
+       "checkpoint, or of a .safetensors, .pth or .pt file with PyTorch's names"},
       {{"--Weights=net.pth"}, "unknown option '--Weights'; use --init-from"},
       {{"--resume", "run"}, "unknown option '--resume'; did you mean '--load-file'?"},
       {{"--workers", "4"}, "unknown option '--workers'; did you mean '--decode-threads'?"},
@@ -201,8 +201,8 @@ TEST_CASE("a checkpoint that is another program's file is called what it is") {
            {std::string("PK\3\4\24\0\0\0", 8),
             ": is a zip archive, not a safetensors file; unpack it with unzip"},
            {std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "archive/data.pkl",
-            ": is a zip archive, as torch.save (.pth) writes, not a safetensors file; save its weights in "
-            "Python with safetensors.torch.save_file; a new run takes them with --init-from"},
+            ": is a zip archive, as torch.save (.pth) writes, not a safetensors file; a new run "
+            "takes its weights with --init-from"},
            {"\x89HDF\r\n\x1a\n", ": is an HDF5 file, not a safetensors file; "},
            {"\x08\x07\x12\x07pytorch", ": is an ONNX model, whose weights convnet cannot read"}}) {
     write_file(file, first + rest);

@@ -264,6 +264,24 @@ TEST_CASE("predict reads names from stdin, of whatever system they are") {
   }
 }
 
+TEST_CASE("predict reads names from the file of --paths, after those of the command line") {
+  const Digits digits;
+  const std::string run = digits.shop / "run", list = digits.shop / "list";
+  write_file(list, digits.file(1) + "\n" + digits.file(2));
+  const std::string all =
+      run_well({"predict", run, digits.file(0), digits.file(1), digits.file(2), "--csv"}).out;
+  CHECK(run_well({"predict", run, digits.file(0), "--paths", list, "--csv"}).out == all);
+  CHECK(run_in_shell("\"$@\" < '" + list + "'", {"predict", run, digits.file(0), "--paths", "-", "--csv"})
+            .out == all);
+  CHECK(count(run_well({"predict", run, "--paths", list, "--csv"}).out, "\n") == 3);
+  write_file(list, "\n");
+  check_refused({"predict", run, "--paths", list}, list + ": has no names of files or folders, a line each",
+                1);
+  check_refused({"predict", run, "--paths", "-", "-"}, "--paths - reads names from stdin, and so does");
+  check_refused({"predict", run, "--paths", digits.shop / "none"}, "none: ");
+  check_refused({"predict", run}, "as --paths LIST does from a file");
+}
+
 TEST_CASE("predict says what is no file, and prints every name on its line") {
   const Digits digits;
   const std::string run = digits.shop / "run", pipe = digits.shop / "pipe";

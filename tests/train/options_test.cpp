@@ -136,6 +136,6 @@ TEST_CASE("checkpoints store all options but those of one invocation") {
   // the checkpoint's definition, and the machine that a search was for in its placement.
   CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "force-save",
                                          "test-only", "json", "write-features", "feature-path", "test-out",
-                                         "logreg-name", "confusion", "conv-to-local", "unshare-weights",
-                                         "model", "verbose", "profile"});
+                                         "logreg-name", "tag-threshold", "confusion", "conv-to-local",
+                                         "unshare-weights", "model", "verbose", "profile"});
 }

@@ -1,0 +1,209 @@
+// The weights that a new run takes from a file (--init-from).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "convnet/base/error.h"
+#include "convnet/base/printable.h"
+#include "convnet/net/net.h"
+#include "convnet/net/net_weights.h"
+
+namespace convnet {
+namespace {
+
+/// Returns whether a tensor belongs to the training of a matrix, not to the net.
+bool is_training_state(const std::string& tensor) {
+  for (const std::string suffix : kTrainingSuffixes) {
+    if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
+    for (const char* matrix : {".biases", ".scale", ".shift"}) {
+      if (tensor.ends_with(matrix + suffix)) return true;
+    }
+  }
+  return false;
+}
+
+/// Names of modules that programs put around a net: DataParallel, Lightning, torch.compile, and others.
+constexpr std::array<std::string_view, 8> kWrappers = {"module.",   "model.",   "_orig_mod.", "net.",
+                                                       "backbone.", "encoder.", "network.",   "ema."};
+constexpr int kMostWrappers = 3;
+
+/// Returns whether a matrix is not a layer's for a further input, which modules of PyTorch do not have.
+bool is_of_first_input(const WeightBuffers& w, const WeightSpec& spec) {
+  return w.index == 0 || !spec.name.starts_with("weights.");
+}
+
+/// Returns what stands before the names of most tensors that the net takes from another program's file:
+/// "module." if it has "module.conv1.weight" for the layer conv1; "" if nothing does.
+std::string find_prefix(const Graph& graph, const std::vector<WeightBuffers>& weights,
+                        const InitialWeights& from) {
+  const auto& tensors = from.tensors.tensors;
+  if (from.of_convnet) return "";
+  std::set<std::string> wanted, prefixes = {""};
+  for (const WeightBuffers& w : weights) {
+    const WeightSpec& spec = graph.weight({w.node, w.index});
+    wanted.insert(pytorch_name(graph.nodes[w.node].layer_name, spec.name, is_of_first_input(w, spec)));
+  }
+  wanted.erase("");
+  for (const auto& entry : tensors) {
+    const std::string_view name = entry.first;
+    std::size_t end = 0;
+    for (int i = 0; i < kMostWrappers; ++i) {
+      const auto* const wrapper = std::ranges::find_if(
+          kWrappers, [&](std::string_view word) { return name.substr(end).starts_with(word); });
+      if (wrapper == kWrappers.end()) break;
+      end += wrapper->size();
+      prefixes.emplace(name.substr(0, end));
+    }
+  }
+  std::string best;
+  std::ptrdiff_t most = 0;
+  for (const std::string& prefix : prefixes) {
+    const auto found = std::ranges::count_if(
+        wanted, [&](const std::string& name) { return tensors.contains(prefix + name); });
+    if (found <= most) continue;
+    best = prefix;
+    most = found;
+  }
+  return best;
+}
+
+/// Returns the names by which a matrix may be found in a file of initial weights, the best first.
+std::vector<std::string> source_names(const std::string& layer, const std::string& matrix, bool first_input,
+                                      bool of_convnet, const std::string& prefix) {
+  // Averages, where there are any, are what the other run's tests saw.
+  std::vector<std::string> names = {increment_name(layer, matrix, kAverageSuffix), layer + "." + matrix};
+  const std::string of_pytorch = of_convnet ? "" : pytorch_name(layer, matrix, first_input);
+  if (!of_pytorch.empty()) names.push_back(prefix + of_pytorch);
+  return names;
+}
+
+/// Returns the name, without its layer, of the matrix of a layer's own for the input at place `index`; "" if
+/// there is none.
+std::string input_matrix(const Graph& graph, const std::string& layer, std::size_t index) {
+  const Node* node = find_layer(graph, layer);
+  if (node == nullptr || index >= node->layer->input_weights()) return "";
+  const WeightOwner& owner = node->owners[index];
+  const std::string name = graph.weight(owner).name;
+  return graph.nodes[owner.node].layer_name == layer && name.starts_with("weights.") ? name : "";
+}
+
+/// A matrix of a net, and the tensor of a file that it begins with.
+struct InitialMatrix {
+  const WeightBuffers* weights = nullptr;
+  std::string tensor;  ///< its name; "" if the matrix is newly made
+  std::string text;    ///< what becomes of the matrix, for the user
+};
+
+/// Finds the tensors that the matrices of a net begin with. The names of PyTorch's have the prefix. `used`
+/// gets all names that are looked for.
+std::vector<InitialMatrix> match_weights(const Graph& graph, const std::vector<WeightBuffers>& weights,
+                                         const InitialWeights& from, const std::string& prefix,
+                                         std::set<std::string>& used) {
+  const auto& tensors = from.tensors.tensors;
+  const char* source = from.of_convnet ? "checkpoint" : "file";
+  const Graph other = from.of_convnet ? stored_graph(from.checkpoint) : Graph{};
+  std::set<std::string> here;
+  for (const WeightBuffers& w : weights) here.insert(w.name);
+  std::vector<InitialMatrix> matches;
+  for (const WeightBuffers& w : weights) {
+    InitialMatrix& match = matches.emplace_back();
+    match.weights = &w;
+    const WeightSpec& spec = graph.weight({w.node, w.index});
+    const Dims dims = whole_matrix(graph, {w.node, w.index}).dims;
+    auto found = tensors.end();
+    const std::string& layer = graph.nodes[w.node].layer_name;
+    const bool of_input = spec.name.starts_with("weights.");
+    const auto find_matrix = [&](const std::string& matrix) {
+      for (const std::string& name :
+           source_names(layer, matrix, is_of_first_input(w, spec), from.of_convnet, prefix)) {
+        if (found == tensors.end()) found = tensors.find(name);
+        used.insert(name);
+      }
+    };
+    find_matrix(spec.name);
+    // The input may have another name in the checkpoint; its place tells which one it is.
+    std::string renamed;
+    if (found == tensors.end() && of_input) {
+      const std::string matrix = input_matrix(other, layer, w.index);
+      renamed = layer + "." + matrix;
+      if (matrix.empty() || here.contains(renamed)) renamed.clear();
+      if (!renamed.empty()) find_matrix(matrix);
+    }
+    if (found == tensors.end()) {
+      match.text = fmt::format("newly made: it is not in the {}", source);
+    } else if (found->second.dims != dims) {
+      match.text = fmt::format("newly made: it is {} in the {}{}", to_string(found->second.dims), source,
+                               renamed.empty() ? "" : ", as " + renamed);
+    } else {
+      match.tensor = found->first;
+      const bool same_name = found->first == w.name || from.of_convnet;
+      match.text = !renamed.empty() ? "copied from " + renamed
+                   : same_name      ? "copied"
+                                    : "copied from " + found->first;
+    }
+  }
+  return matches;
+}
+
+/// Throws InputError if no matrix begins with a tensor of the file.
+void check_any_fits(const std::vector<InitialMatrix>& matches, const InitialWeights& from) {
+  if (std::ranges::any_of(matches, [](const InitialMatrix& match) { return !match.tensor.empty(); })) return;
+  throw InputError(from.file + ": no matrix has the name and shape of one of this net" +
+                   (from.of_convnet ? ""
+                                    : "; in a file of another program, layer 'conv1' takes 'conv1.weight', "
+                                      "'conv1.bias', 'conv1.running_mean' and 'conv1.running_var'"));
+}
+
+}  // namespace
+
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  const std::string prefix = find_prefix(graph, plans.weights(), from);
+  std::set<std::string> used;
+  const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, prefix, used);
+  for (const InitialMatrix& match : matches) {
+    const WeightOwner owner = {match.weights->node, match.weights->index};
+    if (!match.tensor.empty())
+      matrix_of(from.tensors, from.file, match.tensor, whole_matrix(graph, owner).dims);
+  }
+  check_any_fits(matches, from);
+}
+
+void Net::init_from(const std::string& file_or_folder) {
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  const std::string prefix = find_prefix(graph_, plans_.weights(), from);
+  std::set<std::string> used;
+  const std::vector<InitialMatrix> matches = match_weights(graph_, plans_.weights(), from, prefix, used);
+  std::vector<std::string> found;
+  if (!from.place.empty()) found.push_back(fmt::format("'{}' in it", replace_controls(from.place, '?')));
+  if (!prefix.empty()) found.push_back(fmt::format("whose names begin with '{}'", prefix));
+  fmt::print("Weights from {}{}:\n", from.file, found.empty() ? "" : " (" + join(found) + ")");
+  int copied = 0, made = 0, skipped = 0;
+  for (const InitialMatrix& match : matches) {
+    const WeightBuffers& w = *match.weights;
+    const WholeMatrix matrix = whole(w);
+    if (!match.tensor.empty()) {
+      const std::vector<float> values =
+          part_of(matrix, matrix_of(from.tensors, from.file, match.tensor, matrix.dims));
+      executor_.write_weights(w, values);
+      executor_.write_averages(w, values);
+    }
+    if (!matrix.is_first()) continue;
+    ++(match.tensor.empty() ? made : copied);
+    fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
+  }
+  for (const auto& [name, tensor] : from.tensors.tensors) {
+    if (used.contains(name) || is_training_state(name) || name.ends_with(".mean")) continue;
+    ++skipped;
+    fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", replace_controls(name, '?'),
+               to_string(tensor.dims));
+  }
+  check_any_fits(matches, from);
+  fmt::print("  {} of {} matrices copied, {} newly made; {} tensors of the file skipped\n", copied,
+             copied + made, made, skipped);
+}
+
+}  // namespace convnet

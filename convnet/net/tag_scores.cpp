@@ -1,0 +1,126 @@
+#include "convnet/net/tag_scores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convnet/base/utf8.h"
+#include "convnet/net/predictions.h"
+
+namespace convnet {
+namespace {
+
+double f1_of(std::int64_t right, std::int64_t images, std::int64_t taken) {
+  return images + taken == 0 ? 0 : 2 * static_cast<double>(right) / static_cast<double>(images + taken);
+}
+
+}  // namespace
+
+std::vector<Tagger> find_taggers(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
+  std::vector<Tagger> taggers;
+  for (const Node& node : graph.nodes) {
+    if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::numbers ||
+        node.layer->facts.cost->differentiates != LayerFunction::logistic)
+      continue;
+    const Node& targets = graph.nodes[node.inputs[0]];
+    const Node& probabilities = graph.nodes[node.inputs[1]];
+    if (!targets.layer->facts.data) continue;
+    taggers.push_back({node.name, probabilities.section,
+                       static_cast<std::size_t>(targets.layer->facts.data->matrix),
+                       names_of_outputs(matrices, probabilities.layer->output.size())});
+  }
+  return taggers;
+}
+
+TagScores::TagScores(std::vector<std::string> names, double threshold)
+    : names_(std::move(names)), threshold_(threshold), answers_(names_.size()) {}
+
+void TagScores::add(std::span<const float> probabilities, std::span<const float> targets) {
+  constexpr float kHalf = 0.5F;
+  for (std::size_t tag = 0; tag < answers_.size(); ++tag)
+    answers_[tag].push_back({probabilities[tag], targets[tag] >= kHalf});
+}
+
+TagScore TagScores::score(std::size_t tag) const {
+  std::vector<Answer> sorted = answers_[tag];
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Answer& a, const Answer& b) { return a.probability > b.probability; });
+  TagScore score;
+  score.tag = tag;
+  score.images = std::count_if(sorted.begin(), sorted.end(), [](const Answer& a) { return a.is_there; });
+  std::int64_t taken = 0, right = 0, right_before = 0;
+  for (auto answer = sorted.begin(); answer != sorted.end();) {
+    const float threshold = answer->probability;
+    for (; answer != sorted.end() && answer->probability == threshold; ++answer) {
+      ++taken;
+      if (answer->is_there) ++right;
+    }
+    if (threshold >= threshold_) {
+      score.taken = taken;
+      score.right = right;
+    }
+    if (const double f1 = f1_of(right, score.images, taken); f1 > score.best_f1) {
+      score.best_f1 = f1;
+      score.best_threshold = threshold;
+    }
+    score.average_precision +=
+        static_cast<double>(right - right_before) * static_cast<double>(right) / static_cast<double>(taken);
+    right_before = right;
+  }
+  if (score.images > 0) score.average_precision /= static_cast<double>(score.images);
+  return score;
+}
+
+std::vector<TagScore> TagScores::by_tag() const {
+  std::vector<TagScore> scores;
+  for (std::size_t tag = 0; tag < answers_.size(); ++tag)
+    if (const TagScore of_tag = score(tag); of_tag.images > 0) scores.push_back(of_tag);
+  return scores;
+}
+
+TagMeans TagScores::means() const {
+  TagMeans means;
+  std::int64_t right = 0, images = 0, taken = 0;
+  for (std::size_t tag = 0; tag < answers_.size(); ++tag) {
+    const TagScore s = score(tag);
+    right += s.right;
+    images += s.images;
+    taken += s.taken;
+    if (s.images == 0) continue;
+    ++means.tags;
+    means.average_precision += s.average_precision;
+    means.f1 += s.f1();
+  }
+  const double count = std::max(1.0, static_cast<double>(means.tags));
+  means.average_precision /= count;
+  means.f1 /= count;
+  means.pooled_f1 = f1_of(right, images, taken);
+  return means;
+}
+
+std::string TagScores::table(std::size_t most) const {
+  std::vector<TagScore> rows = by_tag();
+  std::stable_sort(rows.begin(), rows.end(), [](const TagScore& a, const TagScore& b) {
+    return a.average_precision < b.average_precision;
+  });
+  const std::size_t left = rows.size() > most ? rows.size() - most : 0;
+  rows.resize(rows.size() - left);
+  std::size_t width = 0;
+  for (const TagScore& row : rows) width = std::max(width, character_count(names_[row.tag]));
+  std::string text =
+      fmt::format("  {}  average precision  precision  recall      F1  images  best threshold\n",
+                  std::string(width, ' '));
+  for (const TagScore& row : rows)
+    text += fmt::format("  {}{}  {:>17.4f}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>6}  {:.3f} (F1 {:.4f})\n",
+                        names_[row.tag], std::string(width - character_count(names_[row.tag]), ' '),
+                        row.average_precision, row.precision(), row.recall(), row.f1(), row.images,
+                        row.best_threshold, row.best_f1);
+  if (left > 0) text += fmt::format("  and {} more tags; --json 1 has all\n", left);
+  const TagMeans all = means();
+  return text +
+         fmt::format(
+             "Means over {} tag{}: average precision (mAP) {:.4f}, F1 {:.4f}; F1 of all pairs {:.4f}\n",
+             all.tags, all.tags == 1 ? "" : "s", all.average_precision, all.f1, all.pooled_f1);
+}
+
+}  // namespace convnet

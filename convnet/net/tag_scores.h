@@ -1,0 +1,80 @@
+// How well a net finds the tags of images, of which each image has any number: average precision, F1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// The probabilities and targets that a cost.bce or cost.dce compares.
+struct Tagger {
+  std::string cost;                ///< layer name
+  std::string layer;               ///< layer whose outputs are the probabilities
+  std::size_t targets = 0;         ///< the provider's matrix
+  std::vector<std::string> names;  ///< by output, printable; its number where the data set has no name
+};
+
+/// Returns the taggers of a net whose targets come from the data set as they are.
+std::vector<Tagger> find_taggers(const Graph& graph, const std::vector<MatrixInfo>& matrices);
+
+/// The scores of a tag that some images have.
+struct TagScore {
+  std::size_t tag = 0;
+  std::int64_t images = 0;  ///< images that have it
+  std::int64_t taken = 0;   ///< images whose probability is at least the threshold
+  std::int64_t right = 0;   ///< those of them that have it
+  /// Sum over all thresholds of (recall - recall at the next higher one) * precision.
+  double average_precision = 0;
+  double best_threshold = 0, best_f1 = 0;  ///< the threshold with the best F1; the highest of several
+  double precision() const {
+    return taken == 0 ? 0 : static_cast<double>(right) / static_cast<double>(taken);
+  }
+  double recall() const { return static_cast<double>(right) / static_cast<double>(images); }
+  double f1() const { return 2 * static_cast<double>(right) / static_cast<double>(images + taken); }
+};
+
+/// Means over the tags that some images have.
+struct TagMeans {
+  std::int64_t tags = 0;
+  double average_precision = 0;  ///< mAP
+  double f1 = 0;                 ///< mean of the tags' F1 (macro)
+  double pooled_f1 = 0;          ///< F1 of all pairs of an image and a tag, also of other tags (micro)
+};
+
+/// Collects the probabilities and targets of a test's images.
+class TagScores {
+ public:
+  /// An image is taken to have the tags whose probability is at least `threshold`.
+  TagScores(std::vector<std::string> names, double threshold);
+
+  /// Adds an image, which has the tags whose target is at least 1/2.
+  void add(std::span<const float> probabilities, std::span<const float> targets);
+
+  double threshold() const { return threshold_; }
+  const std::vector<std::string>& names() const { return names_; }
+  /// Returns the scores of each tag that some images have, by tag.
+  std::vector<TagScore> by_tag() const;
+  TagMeans means() const;
+  /// Returns a line for each tag that some images have, the worst average precision first, at most `most`,
+  /// and a line with the means.
+  std::string table(std::size_t most) const;
+
+ private:
+  struct Answer {
+    float probability = 0;
+    bool is_there = false;
+  };
+  TagScore score(std::size_t tag) const;
+
+  std::vector<std::string> names_;
+  double threshold_;
+  std::vector<std::vector<Answer>> answers_;  ///< by tag, of all images
+};
+
+}  // namespace convnet

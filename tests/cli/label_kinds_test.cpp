@@ -1,0 +1,195 @@
+// Photos whose table gives them tags or numbers, and even draws of classes.
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "convnet/checkpoint/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+#include "tests/providers/image_sets.h"
+
+namespace convnet {
+namespace {
+
+using namespace image_sets;
+
+/// A net for photos of 16 pixels with `outputs` outputs, and a cost, which reads them from [fc] as `rest`
+/// says.
+std::string net_of(int outputs, const std::string& neuron, const std::string& rest) {
+  return "[data]\ntype=data\ndataIdx=0\n"
+         "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=4\nfilterSize=5\nstride=2\nneuron=relu\n"
+         "initW=0.001\n[fc]\ntype=fc\ninputs=conv1\noutputs=" +
+         std::to_string(outputs) + "\n" + neuron + rest;
+}
+
+const std::string kTagNet =
+    net_of(3, "neuron=logistic\n", "[tags]\ntype=data\ndataIdx=2\n[bce]\ntype=cost.bce\ninputs=tags,fc\n");
+const std::string kNumberNet =
+    net_of(2, "",
+           "[numbers]\ntype=data\ndataIdx=1\n[difference]\ntype=eltsum\ninputs=fc,numbers\ncoeffs=1,-1\n"
+           "[squares]\ntype=cost.sum2\ninputs=difference\n");
+const std::string kRates =
+    "[conv1]\nepsW=0.0001\nepsB=0.0001\nmomW=0.9\nmomB=0.9\n[fc]\nepsW=0.001\nepsB=0.001\nmomW=0.9\nmomB=0."
+    "9\n";
+
+class TaggedPhotos {
+ public:
+  TaggedPhotos() {
+    std::filesystem::create_directories(folder / "photos");
+    const std::vector<Item> items = photographs(40, 4, 20);
+    for (std::size_t i = 0; i < items.size(); ++i) write_file(photo(i), items[i].bytes);
+  }
+
+  std::string photo(std::size_t i) const { return folder / "photos/" + std::to_string(i) + ".jpg"; }
+
+  /// Trains with this net and table, whose line for photo i is `row(i)`.
+  template <class Row>
+  Outcome train(const std::string& net, const std::string& parameters, const std::string& header,
+                const Row& row, const Args& more = {}) const {
+    write_file(folder / "net.cfg", net);
+    write_file(folder / "params.cfg", parameters);
+    std::string table = header;
+    for (std::size_t i = 0; i < 40; ++i) table += std::to_string(i) + "," + row(i) + "\n";
+    write_file(folder / "labels.csv", table);
+    std::filesystem::remove_all(folder / "run");
+    return run_program(Args{"--layer-def",     folder / "net.cfg",
+                            "--layer-params",  folder / "params.cfg",
+                            "--data-path",     folder / "photos",
+                            "--data-provider", "image",
+                            "--image-size",    "20",
+                            "--inner-size",    "16",
+                            "--mini",          "8",
+                            "--epochs",        "2",
+                            "--threads",       "1",
+                            "--save-file",     folder / "run",
+                            "--labels",        folder / "labels.csv"} +
+                       more);
+  }
+
+  nlohmann::json tested(const Args& more = {}) const {
+    return nlohmann::json::parse(
+        run_well(Args{"--load-file", folder / "run", "--test-only", "1", "--json", "1"} + more).out);
+  }
+
+  /// Returns weights of the run's net after two epochs of one batch.
+  std::vector<float> weights() const {
+    return read_safetensors(folder / "run/2.1.safetensors").tensors.at("fc.weights.conv1").values;
+  }
+
+  TempFolder folder;
+};
+
+TEST_CASE("photos with tags train, and tests score each tag by its name") {
+  const TaggedPhotos photos;
+  const auto tags_of = [](std::size_t i) {
+    return std::string(i % 4 < 2 ? "warm" : "") + (i % 2 == 0 ? ";sea" : "") + (i % 3 == 0 ? "; old" : "");
+  };
+  const std::string parameters = kRates + "[bce]\ncoeff=1\n";
+  const Outcome run = photos.train(kTagNet, parameters, "photo,tags\n", tags_of);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("Note: the table of --labels holds 3 tags") != std::string::npos);
+  const nlohmann::json scores = photos.tested()["scores_of_tags"]["bce"];
+  CHECK(scores["threshold"] == 0.5);
+  std::set<std::string> names;
+  for (const auto& tag : scores["tags"]) {
+    names.insert(tag["tag"].get<std::string>());
+    CHECK(tag["average_precision"].get<double>() > 0);
+    CHECK(tag["average_precision"].get<double>() <= 1);
+    CHECK(tag["images"].get<int>() > 0);
+  }
+  for (const std::string& name : names) CHECK((name == "old" || name == "sea" || name == "warm"));
+  CHECK(scores["means"]["tags"] == names.size());
+  const std::string text =
+      run_well({"--load-file", photos.folder / "run", "--test-only", "1", "--tag-threshold", "0"}).out;
+  INFO(text);
+  CHECK(text.find("Scores of tags ('bce', threshold 0, worst first):\n") != std::string::npos);
+  CHECK(text.find("average precision (mAP) ") != std::string::npos);
+  const Outcome predicted = run_well({"predict", photos.folder / "run", photos.photo(0), "--json", "1"});
+  const nlohmann::json classes = nlohmann::json::parse(predicted.out)["files"][0]["classes"];
+  REQUIRE(classes.size() == 3);
+  for (const auto& tag : classes) CHECK(tag["class"] != "0");
+  check_refused({"--load-file", photos.folder / "run", "--tag-threshold", "0.3"},
+                "--tag-threshold is for --test-only");
+
+  // A column for each tag gives the same weights.
+  const std::vector<float> weights = photos.weights();
+  const Outcome columns = photos.train(kTagNet, parameters, "photo,old,sea,warm\n", [](std::size_t i) {
+    return std::string(i % 3 == 0 ? "1," : "0,") + (i % 2 == 0 ? "1," : "0,") + (i % 4 < 2 ? "1" : "0");
+  });
+  INFO(columns.out << columns.err);
+  REQUIRE(columns.code == 0);
+  CHECK(photos.weights() == weights);
+
+  // Batches of cuda-convnet2 have tags, too.
+  const Outcome made =
+      run_well({"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
+                photos.folder / "labels.csv", "--size", "20", "--threads", "1"});
+  CHECK(made.out.find("3 tags") != std::string::npos);
+  const Outcome again = run_program({"--layer-def",     photos.folder / "net.cfg",
+                                     "--layer-params",  photos.folder / "params.cfg",
+                                     "--data-provider", "image",
+                                     "--data-path",     photos.folder / "made",
+                                     "--inner-size",    "16",
+                                     "--mini",          "8",
+                                     "--epochs",        "1",
+                                     "--test-freq",     "1",
+                                     "--threads",       "1",
+                                     "--save-file",     photos.folder / "again"});
+  INFO(again.out << again.err);
+  CHECK(again.code == 0);
+}
+
+TEST_CASE("photos with numbers train a regression, and predict prints its numbers") {
+  const TaggedPhotos photos;
+  const std::string parameters =
+      "[DEFAULT]\nepsW=1e-8\nepsB=1e-8\nmomW=0.9\nmomB=0.9\n[conv1]\n[fc]\n[squares]\ncoeff=1\n";
+  const auto row = [](std::size_t i) { return std::to_string(0.25 * static_cast<double>(i)) + ",-1"; };
+  const Outcome run = photos.train(kNumberNet, parameters, "photo,x,y\n", row);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("Note: the table of --labels holds 2 numbers of each photo") != std::string::npos);
+  CHECK(photos.tested()["costs"].contains("squares"));
+  const std::string predicted =
+      run_well({"predict", photos.folder / "run", photos.photo(0), photos.photo(1), "--csv", "1"}).out;
+  INFO(predicted);
+  CHECK(predicted.starts_with("file,fc[0],fc[1]\n"));
+  CHECK(std::count(predicted.begin(), predicted.end(), '\n') == 3);
+  check_refused({"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
+                 photos.folder / "labels.csv"},
+                "labels.csv: holds numbers, and cuda-convnet2's batches have classes");
+  const Outcome even = photos.train(kNumberNet, parameters, "photo,x,y\n", row, {"--balance", "1"});
+  CHECK(even.code == 2);
+  CHECK(even.err.find("--balance 1 draws classes evenly, and the table of --labels holds numbers") !=
+        std::string::npos);
+}
+
+TEST_CASE("option --balance draws rare classes as often as others, and a resumed run goes on with it") {
+  const TaggedPhotos photos;
+  const std::string net =
+      net_of(2, "",
+             "[labels]\ntype=data\ndataIdx=1\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\n"
+             "inputs=labels,probs\n");
+  const auto rare = [](std::size_t i) { return i % 8 == 0 ? "rare" : "usual"; };
+  const auto train = [&](const Args& more) {
+    const Outcome run = photos.train(net, kRates + "[logprob]\ncoeff=1\n", "photo,class\n", rare, more);
+    INFO(run.out << run.err);
+    REQUIRE(run.code == 0);
+    return photos.weights();
+  };
+  const std::vector<float> even = train({"--balance", "1"});
+  CHECK(train({"--balance", "1"}) == even);
+  CHECK(train({"--shuffle", "1"}) != even);
+  const Outcome first = photos.train(net, kRates + "[logprob]\ncoeff=1\n", "photo,class\n", rare,
+                                     {"--balance", "1", "--epochs", "1"});
+  REQUIRE(first.code == 0);
+  run_well({"--load-file", photos.folder / "run", "--epochs", "2"});
+  CHECK(photos.weights() == even);
+  const Outcome twice = photos.train(net, kRates + "[logprob]\ncoeff=1\nclassWeights=balanced\n",
+                                     "photo,class\n", rare, {"--balance", "1"});
+  CHECK(twice.code == 2);
+  CHECK(twice.err.find("'logprob' has classWeights=balanced, and --balance 1 draws all classes evenly") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace convnet
