@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +21,7 @@
 #include "convnet/base/file_format.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
+#include "convnet/base/small_floats.h"
 
 namespace convnet {
 namespace {
@@ -119,23 +118,16 @@ float f32_number(const std::byte* bytes) {
   return value;
 }
 
-/// IEEE 754 half precision: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa.
 float f16_number(const std::byte* bytes) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, bytes, sizeof bits);
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const float magnitude = exponent == 31  ? mantissa == 0 ? std::numeric_limits<float>::infinity()
-                                                          : std::numeric_limits<float>::quiet_NaN()
-                           : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+  return from_f16(bits);
 }
 
-/// The upper half of an f32.
 float bf16_number(const std::byte* bytes) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, bytes, sizeof bits);
-  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+  return from_bf16(bits);
 }
 
 /// A type of tensors of the format.
