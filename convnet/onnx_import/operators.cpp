@@ -28,7 +28,7 @@ OperatorFunction find_operator(const std::string& name) {
 std::string unknown_operator(const SourceNode& node) {
   if (!node.domain.empty())
     return fmt::format("it is an operator of {}, not of ONNX itself", excerpt(node.domain));
-  if (node.op.ends_with("QuantizeLinear") || node.op.starts_with("QLinear") || node.op.ends_with("Integer"))
+  if (node.op.ends_with("uantizeLinear") || node.op.starts_with("QLinear") || node.op.ends_with("Integer"))
     return "it is of a quantised model; import the model as it was before it was quantised";
   return "no layer computes it";
 }

@@ -52,19 +52,19 @@ const SourceInput& find_input(const SourceModel& model, const std::vector<bool>&
   return *found;
 }
 
-/// Returns whether images have their channels last.
+/// Returns whether images have their channels last: as the operators that read them say, else as the sizes do.
 bool channels_last(const SourceModel& model, const SourceInput& input, const Dims& image) {
-  const auto channels = [](std::int64_t side) { return side == 1 || side == 3; };
-  if (channels(image[0]) != channels(image[2])) return channels(image[2]);
-  // TensorFlow's models begin with an exchange of the axes.
   for (const SourceNode& node : model.nodes) {
-    if (node.op != "Transpose" || node.inputs.empty() || node.inputs[0] != input.name) continue;
+    if (node.inputs.empty() || node.inputs[0] != input.name) continue;
+    if (node.op == "Conv" || node.op.ends_with("Pool") || node.op == "BatchNormalization") return false;
+    // TensorFlow's models begin with an exchange of the axes.
     const auto perm = node.attributes.find("perm");
-    if (perm == node.attributes.end()) continue;
+    if (node.op != "Transpose" || perm == node.attributes.end()) continue;
     const auto* axes = std::get_if<std::vector<std::int64_t>>(&perm->second);
     return axes != nullptr && *axes == std::vector<std::int64_t>{0, 3, 1, 2};
   }
-  return false;
+  const auto channels = [](std::int64_t side) { return side == 1 || side == 3; };
+  return channels(image[2]) && !channels(image[0]);
 }
 
 /// Adds the data layer. Returns its activation.
