@@ -172,6 +172,8 @@ SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t
   std::vector<std::int64_t> range(maps.size());
   std::iota(range.begin(), range.end(), maps.empty() ? 0 : maps[0]);
   if (maps == range && count == in.c) return input;
+  const std::pair key{input, maps};
+  if (const auto found = selections_.find(key); found != selections_.end()) return found->second;
   const FeatureShape out{count, in.h, in.w, true};
   if (maps == range) {
     SketchLayer slice{"cmpool", {input}, out, {}, {}, {}, {}};
@@ -183,7 +185,8 @@ SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t
                   {"outputs", std::to_string(count)}};
     slice.first_map = maps[0];
     slice.comment = fmt::format("maps {} to {}", maps[0], maps[0] + count - 1);
-    return add(std::move(slice));
+    slice.suffix = "maps";
+    return selections_[key] = add(std::move(slice));
   }
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   if (count * in.c > kMost) throw CannotImport("it puts too many maps into another order");
@@ -193,11 +196,13 @@ SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t
   SketchLayer shuffle{"conv", {input}, out, {}, {}, {}, {}};
   shuffle.keys = {
       {"channels", std::to_string(in.c)}, {"filters", std::to_string(count)}, {"filterSize", "1"}};
-  shuffle.parameters = {{"epsW", "0"}, {"wc", "0"}};
+  shuffle.parameters = {{"epsW", "0"}};
   shuffle.matrices["weights"] = {{count, in.c, 1, 1},
                                  std::make_shared<const std::vector<float>>(std::move(ones))};
-  shuffle.comment = "The same maps in another order: each filter is 1 for one map. It learns nothing.";
-  return add(std::move(shuffle));
+  shuffle.comment = fmt::format("{} in another order: each filter is 1 for one map. It learns nothing.",
+                                count == in.c ? "The same maps" : "Some of the maps");
+  shuffle.suffix = "shuffle";
+  return selections_[key] = add(std::move(shuffle));
 }
 
 }  // namespace convnet

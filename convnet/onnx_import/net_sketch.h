@@ -54,6 +54,7 @@ struct SketchLayer {
   /// best first.
   std::string node = {};
   std::vector<std::string> names = {};
+  std::string suffix = {};  ///< what is appended to the name, if the operator's own layer is another one
 };
 
 /// The layers, each after those that it reads.
@@ -78,7 +79,7 @@ class NetSketch {
   SketchId add_sum(std::vector<SketchId> inputs, std::vector<double> coeffs);
   /// Adds the product of two layers. Products that are silu, mish, gelu or hswish become these.
   SketchId add_product(SketchId a, SketchId b);
-  /// Returns a layer with these maps of another one, in this order.
+  /// Returns a layer with these maps of another one, in this order. It is added only once.
   SketchId add_selection(SketchId input, const std::vector<std::int64_t>& maps);
 
   const SketchLayer& operator[](SketchId id) const { return layers_[id]; }
@@ -93,6 +94,7 @@ class NetSketch {
   std::optional<SketchId> gated(SketchId x, SketchId gate);
 
   std::vector<SketchLayer> layers_;
+  std::map<std::pair<SketchId, std::vector<std::int64_t>>, SketchId> selections_;
   std::string node_;
   std::vector<std::string> names_;
 };

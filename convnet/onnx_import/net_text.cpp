@@ -56,8 +56,9 @@ class NetWriter {
     if (!section_[id].empty()) return;  // it is a key of the layer below
     const SketchLayer& layer = net_[id];
     const bool is_probs = id == last_ && layer.type == "softmax";
-    const std::string name =
-        is_probs ? "probs" : names_.take(layer_name(layer.type, layer.names), layer.type);
+    std::string wanted = layer_name(layer.type, layer.names);
+    if (!layer.suffix.empty()) wanted += (wanted.empty() ? "" : ".") + layer.suffix;
+    const std::string name = is_probs ? "probs" : names_.take(wanted, layer.type);
     section_[id] = name;
     if (!layer.comment.empty()) definition("\n# " + layer.comment);
     definition(fmt::format("{}[{}]", layer.comment.empty() ? "\n" : "", name));

@@ -81,7 +81,7 @@ Activation add_input(NetSketch& net, const SourceModel& model, const SourceInput
   if (dims.size() != 4 && dims.size() != 2)
     throw fail(fmt::format("has {} axes; nets read images (N,C,H,W) or vectors (N,C)", dims.size()));
   const Dims image(dims.begin() + 1, dims.end());
-  constexpr std::int64_t kMostSide = 1 << 16, kMostNumbers = 1 << 26;
+  constexpr std::int64_t kMostSide = 1 << 16, kMostNumbers = 1 << 25;
   if (std::ranges::count(image, 0) > 0)
     throw fail("the file leaves its size open; --input-dims says it, like --input-dims 3x224x224");
   if (std::ranges::any_of(image, [](std::int64_t side) { return side > kMostSide * 256; }) ||
@@ -206,8 +206,8 @@ TranslatedNet translate(const SourceModel& model, const TranslateOptions& option
   if (found == nullptr)
     throw InputError(fmt::format("{}: the output {} does not depend on the input", model.file,
                                  excerpt(result.output_name)));
-  const FeatureShape& shape = result.net.shape(found->layer);
-  if (shape.h * shape.w > 1 || !found->in_order())
+  const auto has_elements = [](const AxisDigits& axis) { return !axis.empty(); };
+  if (std::ranges::count_if(found->axes, has_elements) > 1 || !found->in_order())
     throw InputError(fmt::format("{}: the output {} is {}, and a net ends in a vector; --output names another "
                                  "tensor of the model",
                                  model.file, excerpt(result.output_name), to_string(found->dims())));
