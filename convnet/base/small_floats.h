@@ -13,7 +13,7 @@ inline float from_f16(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const float magnitude = exponent == 31  ? mantissa == 0 ? std::numeric_limits<float>::infinity()
                                                           : std::numeric_limits<float>::quiet_NaN()
-                          : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                           : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
                                           : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }

@@ -31,10 +31,11 @@ OptionSpec unsaved(OptionSpec spec) {
 
 const OptionTable<ImportCommandOptions>& options_of_import() {
   static const auto table = OptionTable<ImportCommandOptions>().add({
-      of_output(unsaved_option("layer-def", &ImportCommandOptions::definition,
-                               {.fallback = "",
-                                .unit = "file",
-                                .doc = "layer definition file to write; if not given, NAME.cfg for NAME.onnx"})),
+      of_output(
+          unsaved_option("layer-def", &ImportCommandOptions::definition,
+                         {.fallback = "",
+                          .unit = "file",
+                          .doc = "layer definition file to write; if not given, NAME.cfg for NAME.onnx"})),
       of_output(unsaved_option(
           "layer-params", &ImportCommandOptions::parameters,
           {.fallback = "", .unit = "file", .doc = "parameter file to write; if not given, NAME-params.cfg"})),
@@ -42,35 +43,36 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
                                {.fallback = "",
                                 .unit = "folder",
                                 .doc = "folder for a checkpoint with the weights; if not given, NAME"})),
-      unsaved_option("output", &ImportCommandOptions::output,
-                     {.fallback = "",
-                      .unit = "tensor",
-                      .doc = "tensor of the model with a number for each class, at which the net ends; if not "
-                             "given, the model's first output"}),
+      unsaved_option(
+          "output", &ImportCommandOptions::output,
+          {.fallback = "",
+           .unit = "tensor",
+           .doc = "tensor of the model with a number for each class, at which the net ends; if not "
+                  "given, the model's first output"}),
       unsaved_option("input-dims", &ImportCommandOptions::input_dims,
                      {.fallback = "",
                       .unit = "dims",
                       .doc = "dims of an image, like 3x224x224, in the model's order, where the file leaves "
                              "them open"}),
-      unsaved(choice_option("pixels", &ImportCommandOptions::pixels,
-                            {{"auto", PixelForm::automatic},
-                             {"raw", PixelForm::raw},
-                             {"unit", PixelForm::unit},
-                             {"symmetric", PixelForm::symmetric},
-                             {"imagenet", PixelForm::imagenet},
-                             {"floats", PixelForm::floats}},
-                            {.fallback = "auto",
-                             .doc = "the numbers that the model takes as pixels: raw, 0 to 255; unit, 0 to 1; "
-                                    "symmetric, -1 to 1; imagenet, 0 to 1 normalised as torchvision does; "
-                                    "floats, those of a float32 array; auto: as the file says, else imagenet "
-                                    "for 3 channels and unit for 1"})),
-      unsaved(choice_option("data-provider", &ImportCommandOptions::data,
-                            {{"auto", ImportedData::automatic},
-                             {"image", ImportedData::photos},
-                             {"npy", ImportedData::arrays}},
-                            {.fallback = "auto",
-                             .doc = "data that the checkpoint's net reads: image, photos; npy, arrays of "
-                                    "NumPy; auto: photos if it takes square images of pixels"})),
+      unsaved(
+          choice_option("pixels", &ImportCommandOptions::pixels,
+                        {{"auto", PixelForm::automatic},
+                         {"raw", PixelForm::raw},
+                         {"unit", PixelForm::unit},
+                         {"symmetric", PixelForm::symmetric},
+                         {"imagenet", PixelForm::imagenet},
+                         {"floats", PixelForm::floats}},
+                        {.fallback = "auto",
+                         .doc = "the numbers that the model takes as pixels: raw, 0 to 255; unit, 0 to 1; "
+                                "symmetric, -1 to 1; imagenet, 0 to 1 normalised as torchvision does; "
+                                "floats, those of a float32 array; auto: as the file says, else imagenet "
+                                "for 3 channels and unit for 1"})),
+      unsaved(choice_option(
+          "data-provider", &ImportCommandOptions::data,
+          {{"auto", ImportedData::automatic}, {"image", ImportedData::photos}, {"npy", ImportedData::arrays}},
+          {.fallback = "auto",
+           .doc = "data that the checkpoint's net reads: image, photos; npy, arrays of "
+                  "NumPy; auto: photos if it takes square images of pixels"})),
   });
   return table;
 }
@@ -111,6 +113,13 @@ const char* text_of(PixelForm form) {
   }
 }
 
+/// Returns the number of sections but [DEFAULT].
+std::size_t count_layers(const std::string& definition) {
+  std::size_t sections = 0;
+  for (std::size_t at = 0; (at = definition.find("\n[", at)) != std::string::npos; ++at) ++sections;
+  return sections - 1;
+}
+
 void print_summary(const ImportedModel& model, const ImportCommandOptions& asked,
                    const std::string& checkpoint, std::size_t layers) {
   fmt::print("{}: {} layers, from {} ({}) to {} {}\n", asked.definition, layers, printable(model.input_name),
@@ -128,12 +137,13 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   fmt::print("  use it:     convnet predict {} FILE...\n", shell_word(asked.checkpoint));
   const bool photos = model.data == ImportedData::photos;
   std::string options = photos ? fmt::format("--image-size {}", model.image_size) : "--data-provider npy";
-  if (photos && model.image_size > model.image.back()) options += fmt::format(" --inner-size {}", model.image.back());
+  if (photos && model.image_size > model.image.back())
+    options += fmt::format(" --inner-size {}", model.image.back());
   if (photos && model.image[0] == 1) options += " --grey 1";
   if (model.pixels != PixelForm::floats) options += " --pixel-std 1";
   fmt::print("  train it:   convnet {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
-             photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition), shell_word(asked.parameters),
-             shell_word(asked.checkpoint), options);
+             photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition),
+             shell_word(asked.parameters), shell_word(asked.checkpoint), options);
 }
 
 }  // namespace
@@ -176,9 +186,7 @@ void import_command(const std::vector<std::string>& args) {
   }
   constexpr int kAll = 1 << 20;
   write_checkpoint(asked.checkpoint, checkpoint, kAll);
-  std::size_t layers = 0;
-  for (const char c : model.text.definition) layers += c == '[' ? 1U : 0U;
-  print_summary(model, asked, checkpoint.file, layers);
+  print_summary(model, asked, checkpoint.file, count_layers(model.text.definition));
 }
 
 }  // namespace convnet

@@ -82,7 +82,8 @@ Activation reshaped(const Activation& a, const Dims& dims) {
       Digit& digit = left.back();
       const std::int64_t taken = std::min(digit.size, needed);
       if (digit.size % taken != 0 || needed % taken != 0)
-        throw CannotImport("its new axes cut the old ones, " + to_string(a.dims()) + " to " + to_string(dims));
+        throw CannotImport("its new axes cut the old ones, " + to_string(a.dims()) + " to " +
+                           to_string(dims));
       axis.push_back({taken, digit.stride * (digit.size / taken)});
       digit.size /= taken;
       if (digit.size == 1) left.pop_back();

@@ -36,8 +36,8 @@ struct Activation {
   std::int64_t images = 1;       ///< size of the first axis
   std::vector<AxisDigits> axes;  ///< the others
 
-  Dims dims() const;           ///< with the images first
-  std::int64_t size() const;   ///< numbers of an image
+  Dims dims() const;          ///< with the images first
+  std::int64_t size() const;  ///< numbers of an image
   /// Returns whether the elements have the order in which the layer stores them.
   bool in_order() const;
 };

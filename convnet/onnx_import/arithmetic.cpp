@@ -27,7 +27,8 @@ SourceValue with_constant(OperatorCall& call, const Activation& a, const Constan
                              : call.net.add_affine(a.layer, std::move(other), std::move(b.numbers));
     return result;
   }
-  if (is_factor) throw CannotImport("its constant has a factor for each element; layers have one for each map");
+  if (is_factor)
+    throw CannotImport("its constant has a factor for each element; layers have one for each map");
   SketchLayer layer{"shift", {a.layer}, shape, {}, {}, {}, {}};
   layer.matrices["biases"] = {{shape.c, shape.h, shape.w},
                               std::make_shared<const std::vector<float>>(std::move(b.numbers))};
@@ -77,7 +78,8 @@ std::vector<Activation> all_activations(OperatorCall& call) {
   for (std::size_t i = 0; i < call.inputs(); ++i) all.push_back(call.activation(i));
   if (all.empty()) throw CannotImport("it has no inputs");
   constexpr std::size_t kMost = 64;  // LayerType::max_inputs
-  if (all.size() > kMost) throw CannotImport(fmt::format("it has {} inputs; layers have {}", all.size(), kMost));
+  if (all.size() > kMost)
+    throw CannotImport(fmt::format("it has {} inputs; layers have {}", all.size(), kMost));
   return all;
 }
 
@@ -150,8 +152,8 @@ std::vector<SourceValue> import_mul(OperatorCall& call) {
 
 std::vector<SourceValue> import_div(OperatorCall& call) {
   if (!call.is_constant(1)) throw CannotImport("it divides by something that is no constant");
-  return {with_constant(call, call.activation(0),
-                        mapped(call.constant(1), [](double x) { return 1 / x; }), true)};
+  return {with_constant(call, call.activation(0), mapped(call.constant(1), [](double x) { return 1 / x; }),
+                        true)};
 }
 
 std::vector<SourceValue> import_max(OperatorCall& call) {
@@ -162,8 +164,7 @@ std::vector<SourceValue> import_max(OperatorCall& call) {
     if (bound.kind != Broadcast::Kind::number) throw CannotImport("its bound is not one number");
     const double b = bound.numbers[0], sign = call.node.op == "Max" ? 1 : -1;
     // max(x, b) is relu(x - b) + b; min(x, b) is b - relu(b - x).
-    const SketchId rest =
-        call.net.add_neuron(call.net.add_linear(a.layer, sign, -sign * b), {"relu", 1, 0});
+    const SketchId rest = call.net.add_neuron(call.net.add_linear(a.layer, sign, -sign * b), {"relu", 1, 0});
     a.layer = call.net.add_linear(rest, sign, b);
     return {a};
   }
@@ -278,8 +279,8 @@ std::vector<SourceValue> import_concat(OperatorCall& call) {
 
 const std::vector<KnownOperator>& arithmetic_operators() {
   static const std::vector<KnownOperator> all = {
-      {"Add", import_add}, {"Sub", import_sub}, {"Mul", import_mul}, {"Div", import_div},
-      {"Sum", import_sum}, {"Mean", import_sum}, {"Max", import_max}, {"Min", import_max},
+      {"Add", import_add}, {"Sub", import_sub},       {"Mul", import_mul}, {"Div", import_div},
+      {"Sum", import_sum}, {"Mean", import_sum},      {"Max", import_max}, {"Min", import_max},
       {"Pow", import_pow}, {"Concat", import_concat},
   };
   return all;

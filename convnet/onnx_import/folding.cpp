@@ -86,13 +86,19 @@ struct Binary {
 const std::map<std::string, Binary>& binary_functions() {
   static const std::map<std::string, Binary> all = {
       {"Add",
-       {[](Integer a, Integer b) { return wrapped(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b)); },
+       {[](Integer a, Integer b) {
+          return wrapped(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+        },
         [](double a, double b) { return a + b; }}},
       {"Sub",
-       {[](Integer a, Integer b) { return wrapped(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b)); },
+       {[](Integer a, Integer b) {
+          return wrapped(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+        },
         [](double a, double b) { return a - b; }}},
       {"Mul",
-       {[](Integer a, Integer b) { return wrapped(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)); },
+       {[](Integer a, Integer b) {
+          return wrapped(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+        },
         [](double a, double b) { return a * b; }}},
       {"Div",
        {[](Integer a, Integer b) {
@@ -107,8 +113,12 @@ const std::map<std::string, Binary>& binary_functions() {
           return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
         },
         [](double a, double b) { return std::fmod(a, b); }}},
-      {"Min", {[](Integer a, Integer b) { return std::min(a, b); }, [](double a, double b) { return std::min(a, b); }}},
-      {"Max", {[](Integer a, Integer b) { return std::max(a, b); }, [](double a, double b) { return std::max(a, b); }}},
+      {"Min",
+       {[](Integer a, Integer b) { return std::min(a, b); },
+        [](double a, double b) { return std::min(a, b); }}},
+      {"Max",
+       {[](Integer a, Integer b) { return std::max(a, b); },
+        [](double a, double b) { return std::max(a, b); }}},
       {"Pow", {nullptr, [](double a, double b) { return std::pow(a, b); }}},
       {"Equal", {[](Integer a, Integer b) { return Integer{a == b}; }, nullptr}},
       {"And", {[](Integer a, Integer b) { return Integer{a != 0 && b != 0}; }, nullptr}},
@@ -138,10 +148,14 @@ ConstantPtr folded_binary(const OperatorCall& call, const Binary& f, const Const
 
 const std::map<std::string, double (*)(double)>& unary_functions() {
   static const std::map<std::string, double (*)(double)> all = {
-      {"Neg", [](double x) { return -x; }},           {"Abs", [](double x) { return std::abs(x); }},
-      {"Sqrt", [](double x) { return std::sqrt(x); }}, {"Exp", [](double x) { return std::exp(x); }},
-      {"Log", [](double x) { return std::log(x); }},   {"Reciprocal", [](double x) { return 1 / x; }},
-      {"Floor", [](double x) { return std::floor(x); }}, {"Ceil", [](double x) { return std::ceil(x); }},
+      {"Neg", [](double x) { return -x; }},
+      {"Abs", [](double x) { return std::abs(x); }},
+      {"Sqrt", [](double x) { return std::sqrt(x); }},
+      {"Exp", [](double x) { return std::exp(x); }},
+      {"Log", [](double x) { return std::log(x); }},
+      {"Reciprocal", [](double x) { return 1 / x; }},
+      {"Floor", [](double x) { return std::floor(x); }},
+      {"Ceil", [](double x) { return std::ceil(x); }},
       {"Round", [](double x) { return std::nearbyint(x); }}};
   return all;
 }
@@ -162,8 +176,7 @@ ConstantPtr folded_unary(double (*f)(double), const Constant& c) {
 }
 
 ConstantPtr with_dims(const Constant& c, Dims dims) {
-  if (element_count(dims) != c.count())
-    throw CannotImport("it changes the number of elements of a constant");
+  if (element_count(dims) != c.count()) throw CannotImport("it changes the number of elements of a constant");
   return std::make_shared<const Constant>(Constant{std::move(dims), c.numbers});
 }
 
@@ -174,12 +187,14 @@ ConstantPtr folded_value(const OperatorCall& call) {
       return tensor->constant;
     }
     if (name == "value_int") return make_constant({}, std::vector<Integer>{call.integer(name, 0)});
-    if (name == "value_float") return make_constant({}, std::vector<float>{static_cast<float>(call.real(name, 0))});
+    if (name == "value_float")
+      return make_constant({}, std::vector<float>{static_cast<float>(call.real(name, 0))});
     if (name == "value_ints") {
       std::vector<Integer> numbers = call.integers(name);
       return make_constant({std::ssize(numbers)}, std::move(numbers));
     }
-    if (const auto* floats = std::get_if<std::vector<float>>(&value); floats != nullptr && name == "value_floats")
+    if (const auto* floats = std::get_if<std::vector<float>>(&value);
+        floats != nullptr && name == "value_floats")
       return make_constant({std::ssize(*floats)}, *floats);
   }
   throw CannotImport("its value is of a kind that is not read");
@@ -369,8 +384,10 @@ ConstantPtr folded_reshape(const OperatorCall& call) {
 ConstantPtr folded_where(const OperatorCall& call) {
   const Constant &condition = call.constant(0), &a = call.constant(1), &b = call.constant(2);
   const Dims dims = common_dims(call, common_dims(call, condition.dims, a.dims), b.dims);
-  const ConstantPtr c = expanded(call, condition, dims), x = expanded(call, a, dims), y = expanded(call, b, dims);
-  if (condition.is_float() || a.is_float() != b.is_float()) throw CannotImport("its inputs are of unequal types");
+  const ConstantPtr c = expanded(call, condition, dims), x = expanded(call, a, dims),
+                    y = expanded(call, b, dims);
+  if (condition.is_float() || a.is_float() != b.is_float())
+    throw CannotImport("its inputs are of unequal types");
   return std::visit(
       [&]<class T>(const std::vector<T>& yes) {
         const auto& no = std::get<std::vector<T>>(y->numbers);
@@ -400,7 +417,8 @@ ConstantPtr folded_range(const OperatorCall& call) {
 ConstantPtr folded_shape(const OperatorCall& call) {
   const Dims& dims = call.constant(0).dims;
   if (call.node.op == "Size") return make_constant({}, std::vector<Integer>{element_count(dims)});
-  if (call.has_attribute("start") || call.has_attribute("end")) throw CannotImport("it has a start or an end");
+  if (call.has_attribute("start") || call.has_attribute("end"))
+    throw CannotImport("it has a start or an end");
   return make_constant({std::ssize(dims)}, dims);
 }
 
@@ -414,7 +432,8 @@ ConstantPtr folded_expand(const OperatorCall& call) {
 /// ReduceProd and ReduceSum of all numbers of a vector.
 ConstantPtr folded_reduce(const OperatorCall& call) {
   const Constant& c = call.constant(0);
-  if (c.dims.size() != 1 || c.is_float()) throw CannotImport("it reduces constants in a way that is not known");
+  if (c.dims.size() != 1 || c.is_float())
+    throw CannotImport("it reduces constants in a way that is not known");
   const Binary& f = binary_functions().at(call.node.op == "ReduceProd" ? "Mul" : "Add");
   const Integer start = call.node.op == "ReduceProd" ? 1 : 0;
   const Integer result = std::accumulate(c.integers().begin(), c.integers().end(), start, f.of_integers);
@@ -434,13 +453,16 @@ ConstantPtr folded_not(const OperatorCall& call) {
 
 std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
   static const std::map<std::string, ConstantPtr (*)(const OperatorCall&)> functions = {
-      {"Constant", folded_value},    {"ConstantOfShape", folded_fill}, {"Cast", folded_cast},
-      {"Gather", folded_gather},     {"Slice", folded_slice},          {"Concat", folded_concat},
-      {"Transpose", folded_transpose}, {"Reshape", folded_reshape},    {"Flatten", folded_reshape},
-      {"Squeeze", folded_reshape},   {"Unsqueeze", folded_reshape},    {"Where", folded_where},
-      {"Range", folded_range},       {"Shape", folded_shape},          {"Size", folded_shape},
-      {"Expand", folded_expand},     {"ReduceProd", folded_reduce},    {"ReduceSum", folded_reduce},
-      {"Identity", folded_identity}, {"Not", folded_not}};
+      {"Constant", folded_value},      {"ConstantOfShape", folded_fill},
+      {"Cast", folded_cast},           {"Gather", folded_gather},
+      {"Slice", folded_slice},         {"Concat", folded_concat},
+      {"Transpose", folded_transpose}, {"Reshape", folded_reshape},
+      {"Flatten", folded_reshape},     {"Squeeze", folded_reshape},
+      {"Unsqueeze", folded_reshape},   {"Where", folded_where},
+      {"Range", folded_range},         {"Shape", folded_shape},
+      {"Size", folded_shape},          {"Expand", folded_expand},
+      {"ReduceProd", folded_reduce},   {"ReduceSum", folded_reduce},
+      {"Identity", folded_identity},   {"Not", folded_not}};
   const std::string& op = call.node.op;
   if (const auto found = functions.find(op); found != functions.end()) return {{found->second(call)}};
   if (const auto found = binary_functions().find(op); found != binary_functions().end())

@@ -66,8 +66,8 @@ SketchId add_clip(NetSketch& net, SketchId x, double low, double high) {
   if (has_low && has_high && low == high) throw CannotImport("its bounds are equal");
   if (has_low) {
     const SketchId above = net.add_linear(x, 1, -low);
-    const SketchId bounded = has_high ? net.add_neuron(above, {"brelu", high - low, 0})
-                                      : net.add_neuron(above, {"relu", 1, 0});
+    const SketchId bounded =
+        has_high ? net.add_neuron(above, {"brelu", high - low, 0}) : net.add_neuron(above, {"relu", 1, 0});
     return net.add_linear(bounded, 1, low);
   }
   if (!has_high) return x;
@@ -147,11 +147,17 @@ std::vector<SourceValue> import_softmax(OperatorCall& call) {
 
 const std::vector<KnownOperator>& function_operators() {
   static const auto all = [] {
-    std::vector<KnownOperator> operators = {
-        {"LeakyRelu", import_leaky_relu}, {"Elu", import_elu},         {"Selu", import_selu},
-        {"Gelu", import_gelu},            {"Swish", import_swish},     {"Clip", import_clip},
-        {"HardSigmoid", import_hard_sigmoid}, {"PRelu", import_prelu}, {"Dropout", import_dropout},
-        {"Softmax", import_softmax},      {"LogSoftmax", import_softmax}};
+    std::vector<KnownOperator> operators = {{"LeakyRelu", import_leaky_relu},
+                                            {"Elu", import_elu},
+                                            {"Selu", import_selu},
+                                            {"Gelu", import_gelu},
+                                            {"Swish", import_swish},
+                                            {"Clip", import_clip},
+                                            {"HardSigmoid", import_hard_sigmoid},
+                                            {"PRelu", import_prelu},
+                                            {"Dropout", import_dropout},
+                                            {"Softmax", import_softmax},
+                                            {"LogSoftmax", import_softmax}};
     for (const auto& [op, neuron] : plain_functions()) operators.push_back({op.c_str(), import_plain});
     return operators;
   }();

@@ -14,7 +14,6 @@
 #include "convnet/base/printable.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/graph.h"
-#include "convnet/net/input_data.h"
 
 namespace convnet {
 namespace {
@@ -43,8 +42,8 @@ PixelForm chosen_pixels(const SourceModel& model, const ImportOptions& options, 
     if (!images && options.pixels != PixelForm::floats && image.size() != 3)
       throw InputError(model.file + ": --pixels: the net reads vectors, not images; only floats goes");
     if (image.size() == 3 && image[0] != 3 && options.pixels == PixelForm::imagenet)
-      throw InputError(fmt::format("{}: --pixels imagenet is for 3 channels, and the net reads {}", model.file,
-                                   image[0]));
+      throw InputError(
+          fmt::format("{}: --pixels imagenet is for 3 channels, and the net reads {}", model.file, image[0]));
     return options.pixels;
   }
   const std::string said = entry(model, "input_numbers");
@@ -58,9 +57,10 @@ ImportedData chosen_data(const SourceModel& model, const ImportOptions& options,
   const bool fits = image.size() == 3 && (image[0] == 1 || image[0] == 3) && image[1] == image[2] &&
                     net.pixels != PixelForm::floats;
   if (options.data == ImportedData::photos && !fits)
-    throw InputError(fmt::format("{}: --data-provider image: photos are square images of 1 or 3 channels of "
-                                 "pixels, and the net reads {}",
-                                 model.file, to_string(image)));
+    throw InputError(
+        fmt::format("{}: --data-provider image: photos are square images of 1 or 3 channels of "
+                    "pixels, and the net reads {}",
+                    model.file, to_string(image)));
   if (options.data != ImportedData::automatic) return options.data;
   const std::string said = entry(model, "provider");
   return fits && (said.empty() || said == "image") ? ImportedData::photos : ImportedData::arrays;
@@ -102,8 +102,16 @@ std::vector<MatrixInfo> matrices_of(const ImportedModel& model) {
   const std::int64_t side = model.image_size;
   if (model.data == ImportedData::photos && side > model.image.back())
     images.stored = {model.image[0], side, side};
-  MatrixInfo labels{"labels", {1}, DataType::s32, tags ? 1 : model.text.outputs, tags ? std::vector<std::string>() : model.class_names};
-  MatrixInfo targets{"multi-hot labels", {model.text.outputs}, DataType::f32, 0, tags ? model.class_names : std::vector<std::string>()};
+  MatrixInfo labels{"labels",
+                    {1},
+                    DataType::s32,
+                    tags ? 1 : model.text.outputs,
+                    tags ? std::vector<std::string>() : model.class_names};
+  MatrixInfo targets{"multi-hot labels",
+                     {model.text.outputs},
+                     DataType::f32,
+                     0,
+                     tags ? model.class_names : std::vector<std::string>()};
   return {images, labels, targets};
 }
 
@@ -144,8 +152,9 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
   result.data = chosen_data(model, options, result);
   if (result.data == ImportedData::photos) result.image_size = chosen_size(model, result.image.back());
   const std::string name = std::filesystem::path(model.file).filename().string();
-  std::vector<std::string> head = {"Imported from " + printable(name) +
-                                   (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
+  std::vector<std::string> head = {
+      "Imported from " + printable(name) +
+      (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
   result.text = net_text(translated, head);
   result.class_names = class_names(model, result.text.outputs);
   result.input_name = translated.input_name;
@@ -175,14 +184,14 @@ Checkpoint checkpoint_of(ImportedModel& model, const std::string& definition_pat
     for (const WeightSpec& spec : node.layer->weights) {
       const auto matrix = layer->second.find(spec.name.substr(0, spec.name.find('.')));
       if (matrix == layer->second.end() || matrix->second.dims != spec.dims)
-        throw std::logic_error(fmt::format("import: {}.{} is not {}", node.section, spec.name, to_string(spec.dims)));
+        throw std::logic_error(
+            fmt::format("import: {}.{} is not {}", node.section, spec.name, to_string(spec.dims)));
       checkpoint.tensors.tensors[node.section + "." + spec.name] = {spec.dims, *matrix->second.values};
       layer->second.erase(matrix);
     }
   }
-  DataOptions data;
-  data.provider = checkpoint.options.at("data-provider");
-  save_statistics(statistics_of(model), data, model.image, checkpoint.tensors);
+  save_statistics(statistics_of(model), checkpoint.options.at("data-provider"), model.image,
+                  checkpoint.tensors);
   return checkpoint;
 }
 

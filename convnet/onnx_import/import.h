@@ -40,8 +40,8 @@ struct ImportedModel {
   PixelForm pixels = PixelForm::raw;         ///< never automatic
   ImportedData data = ImportedData::photos;  ///< never automatic
   Dims image;                                ///< dims that the net reads
-  std::int64_t image_size = 0;  ///< with photos: the length to which their shorter side is scaled
-  std::vector<std::string> class_names;      ///< by output, or none
+  std::int64_t image_size = 0;           ///< with photos: the length to which their shorter side is scaled
+  std::vector<std::string> class_names;  ///< by output, or none
   std::string input_name, output_name;
   std::vector<std::string> other_outputs;
 };

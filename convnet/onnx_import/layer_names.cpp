@@ -70,9 +70,15 @@ std::string module_of_scopes(const std::vector<std::string>& scopes) {
 
 /// Returns the name of an operator of TensorFlow, whose last parts name what the layer consists of.
 std::string keras_layer(std::vector<std::string> parts) {
-  static const std::set<std::string> inner = {
-      "Conv2D",  "BiasAdd",  "MatMul", "Relu", "Relu6",      "FusedBatchNormV3", "depthwise", "ReadVariableOp", "Mean",
-      "MaxPool", "AvgPool",  "add",    "mul",  "Pad",        "batchnorm",        "Softmax",   "transpose",      "Sigmoid"};
+  static const std::set<std::string> inner = {"Conv2D",    "BiasAdd",
+                                              "MatMul",    "Relu",
+                                              "Relu6",     "FusedBatchNormV3",
+                                              "depthwise", "ReadVariableOp",
+                                              "Mean",      "MaxPool",
+                                              "AvgPool",   "add",
+                                              "mul",       "Pad",
+                                              "batchnorm", "Softmax",
+                                              "transpose", "Sigmoid"};
   while (parts.size() > 1 && (inner.contains(parts.back()) || parts.back().find("__") != std::string::npos))
     parts.pop_back();
   return parts.back();
@@ -112,7 +118,7 @@ std::string layer_name(const std::string& type, const std::vector<std::string>& 
 
 std::string TakenNames::take(const std::string& name, const std::string& type) {
   static const std::map<std::string, std::string> short_types = {
-      {"eltsum", "add"}, {"eltmul", "mul"}, {"eltmax", "max"}, {"concat", "cat"}, {"bnorm", "bn"},
+      {"eltsum", "add"},  {"eltmul", "mul"},   {"eltmax", "max"},   {"concat", "cat"}, {"bnorm", "bn"},
       {"cmpool", "maps"}, {"dropout", "drop"}, {"cmrnorm", "norm"}, {"neuron", "act"}};
   std::string stem = name;
   if (stem.empty()) {

@@ -70,8 +70,10 @@ SketchId NetSketch::add_neuron(SketchId input, const SketchNeuron& neuron) {
       below = layers_[input].inputs[0];
       f = {"linear", f.a * inner->a, f.a * inner->b + f.b};
     } else if (const SketchNeuron* tanh = neuron_called(input, "tanh"); tanh != nullptr && f.b == 0) {
-      return add({"neuron", layers_[input].inputs, shape(input), {}, {}, {"tanh", tanh->a * f.a, tanh->b}, {}});
-    } else if (const SketchNeuron* erf = neuron_called(input, "erf"); erf != nullptr && f.a == 1 && f.b == 1) {
+      return add(
+          {"neuron", layers_[input].inputs, shape(input), {}, {}, {"tanh", tanh->a * f.a, tanh->b}, {}});
+    } else if (const SketchNeuron* erf = neuron_called(input, "erf");
+               erf != nullptr && f.a == 1 && f.b == 1) {
       return add({"neuron", layers_[input].inputs, shape(input), {}, {}, {"erf1", erf->a, 0}, {}});
     }
     if (same(f.a, 1) && std::abs(f.b) < 1e-7) return below;
@@ -79,7 +81,8 @@ SketchId NetSketch::add_neuron(SketchId input, const SketchNeuron& neuron) {
     if (const SketchNeuron* clip = neuron_called(below, "brelu");
         clip != nullptr && near(clip->a, 6) && near(f.a, 1.0 / 6) && f.b == 0) {
       const SketchId shifted = layers_[below].inputs[0];
-      if (const SketchNeuron* s = neuron_called(shifted, "linear"); s != nullptr && s->a == 1 && near(s->b, 3))
+      if (const SketchNeuron* s = neuron_called(shifted, "linear");
+          s != nullptr && s->a == 1 && near(s->b, 3))
         return add({"neuron", layers_[shifted].inputs, shape(below), {}, {}, {"hsigmoid", 1, 0}, {}});
     }
     return add({"neuron", {below}, shape(below), {}, {}, f, {}});
@@ -177,12 +180,8 @@ SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t
   const FeatureShape out{count, in.h, in.w, true};
   if (maps == range) {
     SketchLayer slice{"cmpool", {input}, out, {}, {}, {}, {}};
-    slice.keys = {{"pool", "max"},
-                  {"channels", std::to_string(in.c)},
-                  {"size", "1"},
-                  {"stride", "1"},
-                  {"start", std::to_string(maps[0])},
-                  {"outputs", std::to_string(count)}};
+    slice.keys = {{"pool", "max"}, {"channels", std::to_string(in.c)}, {"size", "1"},
+                  {"stride", "1"}, {"start", std::to_string(maps[0])}, {"outputs", std::to_string(count)}};
     slice.first_map = maps[0];
     slice.comment = fmt::format("maps {} to {}", maps[0], maps[0] + count - 1);
     slice.suffix = "maps";

@@ -86,6 +86,7 @@ class NetSketch {
   SketchLayer& operator[](SketchId id) { return layers_[id]; }
   std::size_t size() const { return layers_.size(); }
   const FeatureShape& shape(SketchId id) const { return layers_[id].shape; }
+
  private:
   /// Returns the neuron of a layer, if it is one with this name; else null.
   const SketchNeuron* neuron_called(SketchId id, const char* name) const;

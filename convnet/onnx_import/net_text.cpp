@@ -119,11 +119,13 @@ NetText net_text(const TranslatedNet& translated, const std::vector<std::string>
   const NetSketch& net = translated.net;
   const SketchId last = find_answer_layer(net, translated.output, text);
   const bool tags = text.cost == ImportedCost::tags;
-  text.definition = comment_text(head) + "\n[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
+  text.definition = comment_text(head) +
+                    "\n[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
                     "[data]\ntype=data\ndataIdx=0\n\n" +
                     (tags ? "[targets]\ntype=data\ndataIdx=2\n" : "[labels]\ntype=data\ndataIdx=1\n");
-  text.parameters = comment_text(head) +
-                    "\n[DEFAULT]\nepsW=cosine[base=0.01]\nepsB=cosine[base=0.01]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
+  text.parameters =
+      comment_text(head) +
+      "\n[DEFAULT]\nepsW=cosine[base=0.01]\nepsB=cosine[base=0.01]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
   NetWriter writer(net, translated.input, last, text);
   writer.write();
   if (text.adds_softmax) text.definition += "\n[probs]\ntype=softmax\ninputs=" + writer.section(last) + "\n";

@@ -31,7 +31,8 @@ std::vector<SourceValue> import_batch_norm(OperatorCall& call) {
   layer.keys = {{"channels", std::to_string(in.c)}};
   if (const double epsilon = call.real("epsilon", 1e-5); number_text(epsilon) != "1e-05")
     layer.keys.emplace_back("epsilon", number_text(epsilon));
-  if (const double factor = 1 - call.real("momentum", 0.9); number_text(factor) != "0.1" && factor > 1e-6 && factor <= 1)
+  if (const double factor = 1 - call.real("momentum", 0.9);
+      number_text(factor) != "0.1" && factor > 1e-6 && factor <= 1)
     layer.keys.emplace_back("averageFactor", fmt::format("{:.4g}", factor));
   const char* names[] = {"scale", "shift", "runningMean", "runningVar"};
   for (std::size_t i = 0; i < 4; ++i) {

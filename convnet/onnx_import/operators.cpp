@@ -140,15 +140,15 @@ ConstantPtr make_constant(Dims dims, std::vector<float> numbers) {
 SketchId as_maps(OperatorCall& call, const Activation& a, FeatureShape& shape) {
   const Dims dims = a.dims();
   if (dims.size() != 4)
-    throw CannotImport(fmt::format("its input has {} axes, {}; layers of maps have 4", dims.size(),
-                                   to_string(dims)));
+    throw CannotImport(
+        fmt::format("its input has {} axes, {}; layers of maps have 4", dims.size(), to_string(dims)));
   shape = {dims[1], dims[2], dims[3], true};
   const FeatureShape& stored = call.net.shape(a.layer);
   const bool square_vector = !stored.image && shape.h == shape.w && stored.size() == shape.size();
   if (a.in_order() && (stored == shape || square_vector)) return a.layer;
   const Activation pixels{a.layer, a.images, {a.axes[1], a.axes[2]}};
-  const bool only_maps = stored.image && stored.h == shape.h && stored.w == shape.w &&
-                         stored.c == shape.c && counts_maps(a.axes[0], stored) && pixels.in_order();
+  const bool only_maps = stored.image && stored.h == shape.h && stored.w == shape.w && stored.c == shape.c &&
+                         counts_maps(a.axes[0], stored) && pixels.in_order();
   if (!only_maps)
     throw CannotImport(fmt::format("its input is {}, seen as {} with axes exchanged or cut otherwise",
                                    stored.str(), to_string(Dims(dims.begin() + 1, dims.end()))));
@@ -174,8 +174,8 @@ Broadcast broadcast(const Constant& constant, const Activation& a, const Feature
     const std::int64_t side = constant.dims[i], there = dims[i + missing];
     if (side == 1) continue;
     if (side != there || i + missing == 0)
-      throw CannotImport(fmt::format("a constant of {} makes its input of {} larger", to_string(constant.dims),
-                                     to_string(dims)));
+      throw CannotImport(fmt::format("a constant of {} makes its input of {} larger",
+                                     to_string(constant.dims), to_string(dims)));
     varying.push_back(a.axes[i + missing - 1]);
     maps_only = maps_only && counts_maps(varying.back(), shape);
   }
@@ -183,9 +183,10 @@ Broadcast broadcast(const Constant& constant, const Activation& a, const Feature
   const std::int64_t pixels = shape.h * shape.w;
   const bool by_map = maps_only && std::ssize(values) == shape.c;
   if (!by_map && std::ssize(values) != shape.size())
-    throw CannotImport(fmt::format("a constant of {} beside {} has neither a number for each map nor one for "
-                                   "each element",
-                                   to_string(constant.dims), to_string(dims)));
+    throw CannotImport(
+        fmt::format("a constant of {} beside {} has neither a number for each map nor one for "
+                    "each element",
+                    to_string(constant.dims), to_string(dims)));
   Broadcast result{by_map ? Broadcast::Kind::maps : Broadcast::Kind::elements, {}};
   result.numbers.resize(values.size());
   const std::vector<std::int64_t> at = places(varying);

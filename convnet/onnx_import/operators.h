@@ -35,9 +35,7 @@ class OperatorCall {
   std::size_t inputs() const { return inputs_.size(); }
   /// Returns whether input `i` is given.
   bool has(std::size_t i) const { return i < inputs_.size() && !node.inputs[i].empty(); }
-  bool is_constant(std::size_t i) const {
-    return has(i) && std::holds_alternative<ConstantPtr>(inputs_[i]);
-  }
+  bool is_constant(std::size_t i) const { return has(i) && std::holds_alternative<ConstantPtr>(inputs_[i]); }
   bool all_constant() const;
   const Constant& constant(std::size_t i) const;
   const ConstantPtr& constant_pointer(std::size_t i) const;
@@ -73,12 +71,12 @@ struct KnownOperator {
   OperatorFunction import;
 };
 /// The operators of each family.
-const std::vector<KnownOperator>& window_operators();       // windows.cpp: Conv, MaxPool, Pad, …
-const std::vector<KnownOperator>& product_operators();      // products.cpp: Gemm, MatMul
-const std::vector<KnownOperator>& norm_operators();         // norms.cpp: BatchNormalization, LRN
-const std::vector<KnownOperator>& function_operators();     // functions.cpp: Relu, Clip, Gelu, …
-const std::vector<KnownOperator>& arithmetic_operators();   // arithmetic.cpp: Add, Mul, Concat, Max, …
-const std::vector<KnownOperator>& shape_operators();        // shapes.cpp: Reshape, Transpose, Slice, …
+const std::vector<KnownOperator>& window_operators();      // windows.cpp: Conv, MaxPool, Pad, …
+const std::vector<KnownOperator>& product_operators();     // products.cpp: Gemm, MatMul
+const std::vector<KnownOperator>& norm_operators();        // norms.cpp: BatchNormalization, LRN
+const std::vector<KnownOperator>& function_operators();    // functions.cpp: Relu, Clip, Gelu, …
+const std::vector<KnownOperator>& arithmetic_operators();  // arithmetic.cpp: Add, Mul, Concat, Max, …
+const std::vector<KnownOperator>& shape_operators();       // shapes.cpp: Reshape, Transpose, Slice, …
 
 /// Computes an operator of constants alone; nullopt if that is not known.
 std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call);

@@ -65,9 +65,8 @@ SourceValue add_pixel_conv(OperatorCall& call, const Activation& a, Matrix m) {
   if (!in.image || a.axes.back() != joined(all) || in.c != m.inputs)
     throw CannotImport("it multiplies an axis that is not that of the maps");
   SketchLayer layer{"conv", {a.layer}, {m.outputs, in.h, in.w, true}, {}, {}, {}, {}};
-  layer.keys = {{"channels", std::to_string(in.c)},
-                {"filters", std::to_string(m.outputs)},
-                {"filterSize", "1"}};
+  layer.keys = {
+      {"channels", std::to_string(in.c)}, {"filters", std::to_string(m.outputs)}, {"filterSize", "1"}};
   layer.matrices["weights"] = shared_matrix({m.outputs, in.c, 1, 1}, std::move(m.values));
   Activation result = a;
   result.layer = call.net.add(std::move(layer));

@@ -134,8 +134,8 @@ Activation cropped(OperatorCall& call, const Activation& a, std::int64_t first, 
   FeatureShape in;
   const SketchId below = as_maps(call, a, in);
   SketchLayer layer{"pool", {below}, {in.c, count, count, true}, {}, {}, {}, {}};
-  layer.keys = {{"pool", "max"}, {"channels", std::to_string(in.c)}, {"sizeX", "1"},
-                {"stride", std::to_string(step)}};
+  layer.keys = {
+      {"pool", "max"}, {"channels", std::to_string(in.c)}, {"sizeX", "1"}, {"stride", std::to_string(step)}};
   if (first > 0) layer.keys.emplace_back("start", std::to_string(first));
   layer.keys.emplace_back("outputsX", std::to_string(count));
   layer.comment = "a part of the pixels";
@@ -222,9 +222,10 @@ std::vector<SourceValue> import_expand(OperatorCall& call) {
   const Activation& a = call.activation(0);
   const Constant& shape = call.constant(1);
   const Dims dims = a.dims();
-  const bool same = !shape.is_float() && shape.count() <= std::ssize(dims) &&
-                    std::equal(shape.integers().rbegin(), shape.integers().rend(), dims.rbegin(),
-                               [](std::int64_t wanted, std::int64_t there) { return wanted == 1 || wanted == there; });
+  const bool same =
+      !shape.is_float() && shape.count() <= std::ssize(dims) &&
+      std::equal(shape.integers().rbegin(), shape.integers().rend(), dims.rbegin(),
+                 [](std::int64_t wanted, std::int64_t there) { return wanted == 1 || wanted == there; });
   if (!same) throw CannotImport("it makes its input larger");
   return {a};
 }

@@ -23,10 +23,12 @@ struct Affine {
 
 /// Returns what a layer does to each map if that is an affine function; else nothing.
 std::optional<Affine> affine_of(const SketchLayer& layer) {
-  if (layer.type == "affine") return Affine{*layer.matrices.at("weights").values, *layer.matrices.at("biases").values};
+  if (layer.type == "affine")
+    return Affine{*layer.matrices.at("weights").values, *layer.matrices.at("biases").values};
   if (layer.type != "neuron" || !layer.neuron.is_linear()) return std::nullopt;
   const auto maps = static_cast<std::size_t>(layer.shape.c);
-  return Affine{Floats(maps, static_cast<float>(layer.neuron.a)), Floats(maps, static_cast<float>(layer.neuron.b))};
+  return Affine{Floats(maps, static_cast<float>(layer.neuron.a)),
+                Floats(maps, static_cast<float>(layer.neuron.b))};
 }
 
 /// Returns a matrix with the rows of each output times a factor.
@@ -168,7 +170,8 @@ ImagePreparation simplify(TranslatedNet& translated, const std::string& file, bo
     if (const std::string what = left_over(net[id]); !what.empty())
       problems.push_back(net[id].node + ": " + what);
   }
-  if (net[translated.output].type == "ident") problems.emplace_back("its output are the images themselves");
+  const std::string& last = net[translated.output].type;
+  if (last == "ident" || last == "data") problems.emplace_back("its outputs are the images themselves");
   if (!problems.empty()) refuse(file, problems);
   const std::vector<int> left = count_users(net, translated.output);
   for (SketchId id = 0; id <= translated.output; ++id)

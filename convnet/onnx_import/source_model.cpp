@@ -259,8 +259,10 @@ SourceModel parse(const std::string& name, const std::string& bytes, const std::
   SourceModel model;
   model.file = name;
   const auto not_onnx = [&](const std::string& why) {
-    return InputError(name + ": " + other_format_text(std::string_view(bytes).substr(0, kFormatBytes),
-                                                      "an ONNX model", why));
+    const std::string_view first = std::string_view(bytes).substr(0, kFormatBytes);
+    const FileFormat* format = find_format(first);
+    const bool other = format != nullptr && std::string_view(format->name) != "an ONNX model";
+    return InputError(name + ": " + (other ? other_format_text(first, "an ONNX model", why) : why));
   };
   try {
     read_model(pbf_reader(bytes), folder, model);

@@ -54,10 +54,10 @@ struct SourceInput {
 };
 
 struct SourceModel {
-  std::string file;                ///< name for messages
-  std::string producer;            ///< "pytorch 2.1.0"
-  std::int64_t opset = 0;          ///< version of ONNX's own operators
-  std::vector<SourceNode> nodes;   ///< in an order in which they can run
+  std::string file;               ///< name for messages
+  std::string producer;           ///< "pytorch 2.1.0"
+  std::int64_t opset = 0;         ///< version of ONNX's own operators
+  std::vector<SourceNode> nodes;  ///< in an order in which they can run
   std::map<std::string, StoredTensor> tensors;
   std::vector<SourceInput> inputs;  ///< without those that have a tensor, as older files list
   std::vector<std::string> outputs;

@@ -39,8 +39,8 @@ T from_bytes(const char* bytes) {
 /// An element type of ONNX: its size in raw bytes, and how an element becomes a number.
 struct ElementType {
   std::int64_t code, bytes;
-  float (*real)(const char* bytes);             ///< null for integers
-  std::int64_t (*integer)(const char* bytes);   ///< null for floating-point numbers
+  float (*real)(const char* bytes);            ///< null for integers
+  std::int64_t (*integer)(const char* bytes);  ///< null for floating-point numbers
 };
 
 template <class T>
@@ -213,7 +213,9 @@ NamedStoredTensor read_tensor(pbf_reader message, const std::string& folder) {
         break;
       case tag_and_type(field::float_data, bytes): append(numbers.floats, message.get_packed_float()); break;
       case tag_and_type(field::float_data, fixed32): numbers.floats.push_back(message.get_float()); break;
-      case tag_and_type(field::double_data, bytes): append(numbers.floats, message.get_packed_double()); break;
+      case tag_and_type(field::double_data, bytes):
+        append(numbers.floats, message.get_packed_double());
+        break;
       case tag_and_type(field::double_data, fixed64):
         numbers.floats.push_back(static_cast<float>(message.get_double()));
         break;

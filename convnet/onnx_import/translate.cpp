@@ -16,9 +16,7 @@ namespace {
 
 /// Returns the operator for messages: "node 'conv1' (Conv)".
 std::string node_text(const SourceNode& node) {
-  const std::string name = !node.name.empty()      ? node.name
-                           : !node.outputs.empty() ? node.outputs[0]
-                                                   : "";
+  const std::string name = !node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : "";
   return fmt::format("node {} ({})", excerpt(name), printable(node.op));
 }
 
@@ -43,16 +41,18 @@ const SourceInput& find_input(const SourceModel& model, const std::vector<bool>&
   for (const SourceInput& input : model.inputs) {
     if (!read.contains(input.name)) continue;
     if (found != nullptr)
-      throw InputError(fmt::format("{}: reads several inputs, {} and {}; a net that is imported reads images "
-                                   "alone",
-                                   model.file, excerpt(found->name), excerpt(input.name)));
+      throw InputError(
+          fmt::format("{}: reads several inputs, {} and {}; a net that is imported reads images "
+                      "alone",
+                      model.file, excerpt(found->name), excerpt(input.name)));
     found = &input;
   }
   if (found == nullptr) throw InputError(model.file + ": its output depends on no input");
   return *found;
 }
 
-/// Returns whether images have their channels last: as the operators that read them say, else as the sizes do.
+/// Returns whether images have their channels last: as the operators that read them say, else as the sizes
+/// do.
 bool channels_last(const SourceModel& model, const SourceInput& input, const Dims& image) {
   for (const SourceNode& node : model.nodes) {
     if (node.inputs.empty() || node.inputs[0] != input.name) continue;
@@ -129,7 +129,8 @@ class Translation {
       OperatorCall call(node, std::move(inputs), model_.opset, numbers_left_, result_.net);
       const std::vector<SourceValue> outputs = import_operator(call);
       for (std::size_t i = 0; i < std::min(outputs.size(), node.outputs.size()); ++i) {
-        if (const auto* constant = std::get_if<ConstantPtr>(&outputs[i])) numbers_left_ -= (*constant)->count();
+        if (const auto* constant = std::get_if<ConstantPtr>(&outputs[i]))
+          numbers_left_ -= (*constant)->count();
         if (!node.outputs[i].empty()) values_[node.outputs[i]] = outputs[i];
       }
     } catch (const CannotImport& why) {
@@ -186,7 +187,8 @@ TranslatedNet translate(const SourceModel& model, const TranslateOptions& option
   const std::vector<bool> needed = needed_for(model, result.output_name);
   if (std::ranges::find(needed, true) == needed.end()) {
     std::vector<std::string> tensors;
-    for (const SourceNode& node : model.nodes) tensors.insert(tensors.end(), node.outputs.begin(), node.outputs.end());
+    for (const SourceNode& node : model.nodes)
+      tensors.insert(tensors.end(), node.outputs.begin(), node.outputs.end());
     throw InputError(fmt::format("{}: no operator makes the output {}{}", model.file,
                                  excerpt(result.output_name), did_you_mean(result.output_name, tensors)));
   }
@@ -208,9 +210,10 @@ TranslatedNet translate(const SourceModel& model, const TranslateOptions& option
                                  excerpt(result.output_name)));
   const auto has_elements = [](const AxisDigits& axis) { return !axis.empty(); };
   if (std::ranges::count_if(found->axes, has_elements) > 1 || !found->in_order())
-    throw InputError(fmt::format("{}: the output {} is {}, and a net ends in a vector; --output names another "
-                                 "tensor of the model",
-                                 model.file, excerpt(result.output_name), to_string(found->dims())));
+    throw InputError(
+        fmt::format("{}: the output {} is {}, and a net ends in a vector; --output names another "
+                    "tensor of the model",
+                    model.file, excerpt(result.output_name), to_string(found->dims())));
   result.output = found->layer;
   return result;
 }

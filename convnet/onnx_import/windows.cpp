@@ -129,13 +129,13 @@ void add_conv_windows(Keys& keys, const Windows& w, const FeatureShape& in) {
 std::vector<SourceValue> import_conv(OperatorCall& call) {
   const Constant& weights = call.constant(1);
   if (weights.dims.size() != 4 || !weights.is_float())
-    throw CannotImport(fmt::format("its weights are {}; layers have filters of 2 sides",
-                                   to_string(weights.dims)));
+    throw CannotImport(
+        fmt::format("its weights are {}; layers have filters of 2 sides", to_string(weights.dims)));
   FeatureShape in;
   SketchId below = as_maps(call, call.activation(0), in);
   Windows w = read_windows(call, in, weights.dims[2], weights.dims[3]);
-  below = take_border(call.net, below, w, in,
-                      call.net[below].type == "pad" && call.net[below].border.value == 0);
+  below =
+      take_border(call.net, below, w, in, call.net[below].type == "pad" && call.net[below].border.value == 0);
   count_windows(w, in);
   const std::int64_t groups = call.integer("group", 1), filters = weights.dims[0];
   if (groups < 1 || in.c % groups != 0 || filters % groups != 0 || weights.dims[1] != in.c / groups ||
@@ -170,8 +170,8 @@ SourceValue add_pool(OperatorCall& call, SketchId below, const char* kind, const
     if (w.top != w.left)
       throw CannotImport("its pads are " + pads_text(w) + "; layers have as many above as to the left");
     if (w.size > in.h || w.size > in.w)
-      throw CannotImport(fmt::format("its windows of {} pixels are larger than the maps of {}x{}", w.size,
-                                     in.h, in.w));
+      throw CannotImport(
+          fmt::format("its windows of {} pixels are larger than the maps of {}x{}", w.size, in.h, in.w));
     layer.keys.emplace_back("sizeX", std::to_string(w.size));
     layer.keys.emplace_back("stride", std::to_string(w.stride));
     if (w.top > 0) layer.keys.emplace_back("start", std::to_string(-w.top));

@@ -54,12 +54,16 @@ TEST_CASE("forms that are no views are refused") {
 
 TEST_CASE("names of layers are those of PyTorch's modules where a model has them") {
   const auto name = [](const std::string& type, const std::string& weights, const std::string& node,
-                       const std::string& output = "") { return layer_name(type, {weights, node, output}); };
+                       const std::string& output = "") {
+    return layer_name(type, {weights, node, output});
+  };
   CHECK(name("conv", "layer1.0.conv1.weight", "/layer1/layer1.0/conv1/Conv") == "layer1.0.conv1");
   CHECK(name("conv", "onnx::Conv_193", "/layer1/layer1.0/conv1/Conv") == "layer1.0.conv1");
-  CHECK(name("conv", "onnx::Conv_1", "/features/features.1/conv/conv.0/conv.0.0/Conv") == "features.1.conv.0.0");
+  CHECK(name("conv", "onnx::Conv_1", "/features/features.1/conv/conv.0/conv.0.0/Conv") ==
+        "features.1.conv.0.0");
   CHECK(name("eltsum", "", "/layer1/layer1.0/Add") == "layer1.0.add");
-  CHECK(name("concat", "", "/features/denseblock1/denselayer2/Concat_1") == "features.denseblock1.denselayer2.concat_1");
+  CHECK(name("concat", "", "/features/denseblock1/denselayer2/Concat_1") ==
+        "features.denseblock1.denselayer2.concat_1");
   CHECK(name("pool", "", "/maxpool/MaxPool") == "maxpool");
   CHECK(name("conv", "conv1.weights.data", "conv1/Conv") == "conv1");
   CHECK(name("bnorm", "bn1.scale", "bn1") == "bn1");

@@ -62,8 +62,9 @@ TEST_CASE("an import writes a net that reads like one written by hand") {
 
 TEST_CASE("what is done to images before the first layer goes into the mean and the deviations") {
   OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}}, {{"mean", {3, 1, 1}, std::vector<float>{1, 2, 3}},
-                                                            {"scale", {}, std::vector<float>{0.5F}}});
-  model.nodes.insert(model.nodes.begin(), {{"Sub", {"x", "mean"}, "s", {}}, {"Mul", {"s", "scale"}, "t", {}}});
+                                                             {"scale", {}, std::vector<float>{0.5F}}});
+  model.nodes.insert(model.nodes.begin(),
+                     {{"Sub", {"x", "mean"}, "s", {}}, {"Mul", {"s", "scale"}, "t", {}}});
   model.nodes[2].inputs[0] = "t";
   ImportOptions options;
   options.pixels = PixelForm::raw;
@@ -84,7 +85,8 @@ TEST_CASE("what is done to images before the first layer goes into the mean and 
   CHECK(import_of(model, options).images.shift[0] == Approx(-0.5 - 0.5 * 0.485 / 0.229));
   // Numbers that are no pixels have no statistics, so a layer does it.
   options.pixels = PixelForm::floats;
-  CHECK_THAT(import_of(model, options).text.definition, Catch::Contains("inputs=data\nchannels=3\nfilters=1\ngroups=3\nfilterSize=1\n"));
+  CHECK_THAT(import_of(model, options).text.definition,
+             Catch::Contains("inputs=data\nchannels=3\nfilters=1\ngroups=3\nfilterSize=1\n"));
 }
 
 TEST_CASE("the data set of an imported net is that of its model") {
@@ -95,7 +97,8 @@ TEST_CASE("the data set of an imported net is that of its model") {
   };
   CHECK(options_of(model).options.at("data-provider") == "image");
   CHECK(options_of(model).options.at("image-size") == "8");
-  model.metadata = {{"input_numbers", "pixels from 0 to 255"}, {"provider", "npy"}, {"class_names", R"(["cat","dog"])"}};
+  model.metadata = {
+      {"input_numbers", "pixels from 0 to 255"}, {"provider", "npy"}, {"class_names", R"(["cat","dog"])"}};
   const Checkpoint arrays = options_of(model);
   CHECK(arrays.options.at("data-provider") == "npy");
   CHECK(arrays.matrices.at(1).class_names == std::vector<std::string>{"cat", "dog"});
@@ -117,7 +120,8 @@ TEST_CASE("a net that ends in logistic outputs has tags") {
   model.nodes.push_back({"Sigmoid", {"y"}, "z", {}});
   model.outputs[0].name = "z";
   ImportedModel net = import_of(model);
-  CHECK_THAT(net.text.definition, Catch::EndsWith("biases=0\nneuron=logistic\n\n[logprob]\ntype=cost.bce\ninputs=targets,fc\n"));
+  CHECK_THAT(net.text.definition,
+             Catch::EndsWith("biases=0\nneuron=logistic\n\n[logprob]\ntype=cost.bce\ninputs=targets,fc\n"));
   CHECK_NOTHROW(checkpoint_of(net, "net.cfg", "net-params.cfg"));
 }
 
@@ -132,7 +136,8 @@ TEST_CASE("factors and terms of maps go into the weights below them") {
     CHECK(biases[i] == Approx(each * each + each));
   }
   // But not if something else reads the convolution.
-  const ImportedModel two = import_of(small_model({{"Mul", {"a", "s"}, "m", {}}, {"Add", {"m", "a"}, "b", {}}}, constants));
+  const ImportedModel two =
+      import_of(small_model({{"Mul", {"a", "s"}, "m", {}}, {"Add", {"m", "a"}, "b", {}}}, constants));
   CHECK_THAT(two.text.definition, Catch::Contains("filters=1\ngroups=4\nfilterSize=1\nbiases=0\n"));
 }
 
@@ -142,13 +147,14 @@ TEST_CASE("an import says what it cannot know") {
   options.translate.output = "pol1";
   check_refused(model, "no operator makes the output 'pol1'; did you mean 'pool1'?", options);
   options.translate.output = "b";
-  check_refused(model, "the output 'b' is 1x4x8x8, and a net ends in a vector; --output names another", options);
+  check_refused(model, "the output 'b' is 1x4x8x8, and a net ends in a vector; --output names another",
+                options);
   options.translate.output = "pool1";
   CHECK(import_of(model, options).text.outputs == 4);
   CHECK(import_of(model, options).other_outputs == std::vector<std::string>{"y"});
   options = {};
   options.pixels = PixelForm::imagenet;
-  check_refused(model_of({1, 2, 2}, {{"Flatten", {"x"}, "y", {}}}), "its output are the images themselves");
+  check_refused(model_of({1, 2, 2}, {{"Flatten", {"x"}, "y", {}}}), "its outputs are the images themselves");
   check_refused(model_of({2, 2, 2}, {{"Relu", {"x"}, "a", {}}, {"Flatten", {"a"}, "y", {}}}),
                 "--pixels imagenet is for 3 channels, and the net reads 2", options);
   options = {};
@@ -164,26 +170,36 @@ TEST_CASE("an import says what it cannot know") {
   model.inputs.push_back({"z", {1}});
   model.nodes[1] = {"Add", {"a", "z"}, "b", {}};
   check_refused(model, "reads several inputs, 'x' and 'z'");
-  check_refused(model_of({3}, {{"Relu", {"c"}, "y", {}}}, {counted("c", {1, 3})}), "its output depends on no input");
+  check_refused(model_of({3}, {{"Relu", {"c"}, "y", {}}}, {counted("c", {1, 3})}),
+                "its output depends on no input");
 }
 
 TEST_CASE("hostile models end with a message") {
   // Sizes that overflow, or that would need much memory.
   check_refused(model_of({1 << 24, 1 << 24, 4}, {{"Flatten", {"x"}, "y", {}}}), "is too large");
-  check_refused(small_model({{"Reshape", {"a", "s"}, "b", {}}}, {integers("s", {1, Ints::value_type{1} << 62, 4})}), "its shape is");
-  check_refused(small_model({{"ConstantOfShape", {"s"}, "c0", {}}, {"Add", {"a", "c0"}, "b", {}}}, {integers("s", {1 << 30, 1 << 30})}),
+  check_refused(
+      small_model({{"Reshape", {"a", "s"}, "b", {}}}, {integers("s", {1, Ints::value_type{1} << 62, 4})}),
+      "its shape is");
+  check_refused(small_model({{"ConstantOfShape", {"s"}, "c0", {}}, {"Add", {"a", "c0"}, "b", {}}},
+                            {integers("s", {1 << 30, 1 << 30})}),
                 "(ConstantOfShape): it computes a constant of");
   std::vector<OnnxNode> doubling;
   std::vector<OnnxConstant> start = {counted("d0", {1024})};
   for (int i = 0; i < 60; ++i)
-    doubling.push_back({"Concat", {"d" + std::to_string(i), "d" + std::to_string(i)}, "d" + std::to_string(i + 1),
+    doubling.push_back({"Concat",
+                        {"d" + std::to_string(i), "d" + std::to_string(i)},
+                        "d" + std::to_string(i + 1),
                         {{"axis", std::int64_t{0}}}});
   doubling.push_back({"Add", {"a", "d60"}, "b", {}});
   check_refused(small_model(doubling, start), "(Concat): it computes a constant of");
   std::vector<OnnxNode> borders;
   for (int i = 0; i < 300; ++i)
-    borders.push_back({"Pad", {i == 0 ? "a" : "p" + std::to_string(i), "pads"}, i == 299 ? "b" : "p" + std::to_string(i + 1), {}});
-  check_refused(small_model(borders, {integers("pads", {0, 0, 4096, 4096, 0, 0, 4096, 4096})}), "is too large");
+    borders.push_back({"Pad",
+                       {i == 0 ? "a" : "p" + std::to_string(i), "pads"},
+                       i == 299 ? "b" : "p" + std::to_string(i + 1),
+                       {}});
+  check_refused(small_model(borders, {integers("pads", {0, 0, 4096, 4096, 0, 0, 4096, 4096})}),
+                "is too large");
   // Attributes and inputs that contradict the tensors.
   const auto conv = [](std::vector<OnnxAttribute> attributes) {
     return small_model({{"Conv", {"a", "w2"}, "b", std::move(attributes)}}, {counted("w2", {4, 4, 3, 3})});
@@ -194,11 +210,14 @@ TEST_CASE("hostile models end with a message") {
   check_refused(conv({{"group", std::int64_t{0}}}), "do not fit 4 channels in 0 groups");
   check_refused(conv({{"kernel_shape", Ints{5, 5}}}), "its kernel_shape is not that of its weights");
   check_refused(conv({{"group", 1.5F}}), "its attribute group is no integer");
-  check_refused(small_model({{"Conv", {"a", "w2"}, "b", {}}}, {counted("w2", {4, 4, 9, 9})}), "its windows are larger than the maps");
+  check_refused(small_model({{"Conv", {"a", "w2"}, "b", {}}}, {counted("w2", {4, 4, 9, 9})}),
+                "its windows are larger than the maps");
   check_refused(small_model({{"Conv", {"a"}, "b", {}}}), "its input 2 is no constant");
-  check_refused(small_model({{"Softmax", {"a"}, "b", {{"axis", std::int64_t{7}}}}}), "it has an axis 7 of 4 axes");
-  check_refused(small_model({{"MaxPool", {"a"}, "b", {{"kernel_shape", Ints{9, 9}}, {"pads", Ints{4, 4, 4, 4}}}}}),
-                "its windows of 9 pixels are larger than the maps of 8x8");
+  check_refused(small_model({{"Softmax", {"a"}, "b", {{"axis", std::int64_t{7}}}}}),
+                "it has an axis 7 of 4 axes");
+  check_refused(
+      small_model({{"MaxPool", {"a"}, "b", {{"kernel_shape", Ints{9, 9}}, {"pads", Ints{4, 4, 4, 4}}}}}),
+      "its windows of 9 pixels are larger than the maps of 8x8");
 }
 
 TEST_CASE("many refused operators are named up to a number") {
@@ -207,7 +226,8 @@ TEST_CASE("many refused operators are named up to a number") {
   OnnxNode sum{"Sum", {}, "b", {}};
   for (int i = 0; i < 60; ++i) sum.inputs.push_back("u" + std::to_string(i));
   nodes.push_back(sum);
-  check_refused(small_model(nodes), "m.onnx: node 'u49' (Unheard): no layer computes it\nm.onnx: … and 10 more");
+  check_refused(small_model(nodes),
+                "m.onnx: node 'u49' (Unheard): no layer computes it\nm.onnx: … and 10 more");
 }
 
 }  // namespace convnet

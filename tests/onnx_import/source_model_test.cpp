@@ -28,7 +28,8 @@ std::string node_of(const std::string& op, const std::vector<std::string>& input
   return bytes(1, text);
 }
 /// A tensor with one field of numbers.
-std::string tensor_of(const std::string& name, const Dims& dims, std::int64_t type, const std::string& numbers) {
+std::string tensor_of(const std::string& name, const Dims& dims, std::int64_t type,
+                      const std::string& numbers) {
   std::string text;
   for (const std::int64_t side : dims) text += number(1, side);
   return bytes(5, text + number(2, type) + bytes(8, name) + numbers);
@@ -37,14 +38,16 @@ const std::string kRelu = node_of("Relu", {"x"}, "y");
 const std::string kPorts = bytes(11, bytes(1, "x")) + bytes(12, bytes(1, "y"));
 
 StoredTensor read_one(const Dims& dims, std::int64_t type, const std::string& numbers) {
-  return parse_source_model("m.onnx", file_of(kRelu + kPorts + tensor_of("c", dims, type, numbers))).tensors.at("c");
+  return parse_source_model("m.onnx", file_of(kRelu + kPorts + tensor_of("c", dims, type, numbers)))
+      .tensors.at("c");
 }
 
 }  // namespace
 
 TEST_CASE("a model is read as it was written") {
-  OnnxModel written = model_of({1, 4, 4}, {{"Conv", {"x", "w"}, "a", {{"strides", std::vector<std::int64_t>{2, 2}}}},
-                                           {"LeakyRelu", {"a"}, "y", {{"alpha", 0.5F}}}},
+  OnnxModel written = model_of({1, 4, 4},
+                               {{"Conv", {"x", "w"}, "a", {{"strides", std::vector<std::int64_t>{2, 2}}}},
+                                {"LeakyRelu", {"a"}, "y", {{"alpha", 0.5F}}}},
                                {counted("w", {2, 1, 1, 1}), integers("i", {3, -4})});
   written.metadata = {{"key", "value"}};
   const SourceModel model = parsed(written);
@@ -77,8 +80,8 @@ TEST_CASE("tensors are read from each field that may hold their numbers") {
     return bytes(9, s);
   };
   const std::vector<float> one_and_two = {1, -2};
-  CHECK(floats(read_one({2}, 10, raw({0x00, 0x3C, 0x00, 0xC0}))) == one_and_two);        // f16
-  CHECK(floats(read_one({2}, 16, raw({0x80, 0x3F, 0x00, 0xC0}))) == one_and_two);        // bf16
+  CHECK(floats(read_one({2}, 10, raw({0x00, 0x3C, 0x00, 0xC0}))) == one_and_two);          // f16
+  CHECK(floats(read_one({2}, 16, raw({0x80, 0x3F, 0x00, 0xC0}))) == one_and_two);          // bf16
   CHECK(floats(read_one({2}, 10, number(5, 0x3C00) + number(5, 0xC000))) == one_and_two);  // bits of f16
   CHECK(floats(read_one({2}, 1, protobuf::real32(4, 1) + protobuf::real32(4, -2))) == one_and_two);
   CHECK(floats(read_one({2}, 1, bytes(4, protobuf::little_endian(1.0F) + protobuf::little_endian(-2.0F)))) ==
@@ -125,8 +128,10 @@ TEST_CASE("numbers in other files are read from the model's folder only") {
   CHECK(good.constant->count() == 2);
   CHECK(read("./weights.bin", "", "").problem.empty());
   CHECK_THAT(read("../secret.bin", "", "").problem, Catch::Contains("which is not in the model's folder"));
-  CHECK_THAT(read("x/../../secret.bin", "", "").problem, Catch::Contains("which is not in the model's folder"));
-  CHECK_THAT(read(folder / "secret.bin", "", "").problem, Catch::Contains("which is not in the model's folder"));
+  CHECK_THAT(read("x/../../secret.bin", "", "").problem,
+             Catch::Contains("which is not in the model's folder"));
+  CHECK_THAT(read(folder / "secret.bin", "", "").problem,
+             Catch::Contains("which is not in the model's folder"));
   CHECK_THAT(read("link.bin", "", "").problem, Catch::Contains("a link out of the model's folder"));
   CHECK_THAT(read("none.bin", "", "").problem, Catch::Contains("which is not there"));
   CHECK_THAT(read("", "", "").problem, Catch::Contains("not in the model's folder"));
@@ -136,8 +141,9 @@ TEST_CASE("numbers in other files are read from the model's folder only") {
   CHECK_THROWS_WITH(read("weights.bin", "-1", ""), Catch::Contains("the offset of external data is '-1'"));
   // In memory there is no folder.
   write_file(folder / "m.onnx", "");
-  CHECK_THAT(read_one({2}, 1, bytes(13, bytes(1, "location") + bytes(2, "weights.bin")) + number(14, 1)).problem,
-             Catch::Contains("another file, which cannot be read here"));
+  CHECK_THAT(
+      read_one({2}, 1, bytes(13, bytes(1, "location") + bytes(2, "weights.bin")) + number(14, 1)).problem,
+      Catch::Contains("another file, which cannot be read here"));
 }
 
 TEST_CASE("nodes are put into an order in which they can run") {
@@ -152,7 +158,8 @@ TEST_CASE("nodes are put into an order in which they can run") {
 
 TEST_CASE("files that are no sound models are refused") {
   const auto check = [](const std::string& file, const std::string& message) {
-    CHECK_THROWS_WITH(parse_source_model("m.onnx", file), Catch::StartsWith("m.onnx: ") && Catch::Contains(message));
+    CHECK_THROWS_WITH(parse_source_model("m.onnx", file),
+                      Catch::StartsWith("m.onnx: ") && Catch::Contains(message));
   };
   check("", "is no ONNX model: it has no operators");
   check("no protocol buffers", "is no ONNX model");
@@ -173,7 +180,8 @@ TEST_CASE("files that are no sound models are refused") {
 }
 
 TEST_CASE("every file cut short is refused or read") {
-  const std::string whole = onnx_bytes(model_of({1, 4, 4}, {{"Conv", {"x", "w"}, "y", {}}}, {counted("w", {2, 1, 1, 1})}));
+  const std::string whole =
+      onnx_bytes(model_of({1, 4, 4}, {{"Conv", {"x", "w"}, "y", {}}}, {counted("w", {2, 1, 1, 1})}));
   for (std::size_t bytes_left = 0; bytes_left < whole.size(); ++bytes_left) {
     try {
       parse_source_model("m.onnx", whole.substr(0, bytes_left));
