@@ -135,12 +135,12 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
     fmt::print("Added: a softmax, because the output {} has scores, not probabilities\n",
                excerpt(model.output_name));
   fmt::print("  use it:     convnet predict {} FILE...\n", shell_word(asked.checkpoint));
-  const bool photos = model.data == ImportedData::photos;
-  std::string options = photos ? fmt::format("--image-size {}", model.image_size) : "--data-provider npy";
-  if (photos && model.image_size > model.image.back())
-    options += fmt::format(" --inner-size {}", model.image.back());
+  const bool photos = model.reads_photos();
+  std::string options = photos ? fmt::format("--image-size {}", model.photo_size())
+                               : fmt::format("--data-provider {}", model.provider);
+  if (!model.stored.empty()) options += fmt::format(" --inner-size {}", model.image.back());
   if (photos && model.image[0] == 1) options += " --grey 1";
-  if (model.pixels != PixelForm::floats) options += " --pixel-std 1";
+  if (model.divides_pixels()) options += " --pixel-std 1";
   fmt::print("  train it:   convnet {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
              photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition),
              shell_word(asked.parameters), shell_word(asked.checkpoint), options);

@@ -132,6 +132,11 @@ bool is_training_state(const std::string& tensor) {
   return false;
 }
 
+/// Returns whether a tensor holds what save_statistics() puts into checkpoints.
+bool is_statistic(const std::string& tensor) {
+  return tensor.ends_with(".mean") || tensor.ends_with(".deviations") || tensor.ends_with(".colorPca");
+}
+
 /// Returns the numbers of a matrix from those of the whole one that it may be a part of.
 std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values) {
   const auto first = values.begin() + whole.begin;
@@ -334,7 +339,7 @@ void Net::init_from(const std::string& file_or_folder) {
     if (matrix.is_first()) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
   }
   for (const auto& [name, tensor] : from.tensors.tensors) {
-    if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
+    if (!used.contains(name) && !is_training_state(name) && !is_statistic(name))
       fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name, to_string(tensor.dims));
   }
   check_any_fits(matches, from);

@@ -52,7 +52,9 @@ PixelForm chosen_pixels(const SourceModel& model, const ImportOptions& options, 
   return image[0] == 3 ? PixelForm::imagenet : PixelForm::unit;
 }
 
-ImportedData chosen_data(const SourceModel& model, const ImportOptions& options, const ImportedModel& net) {
+/// Returns the provider for the data set that the net reads.
+std::string chosen_provider(const SourceModel& model, const ImportOptions& options,
+                            const ImportedModel& net) {
   const Dims& image = net.image;
   const bool fits = image.size() == 3 && (image[0] == 1 || image[0] == 3) && image[1] == image[2] &&
                     net.pixels != PixelForm::floats;
@@ -61,17 +63,33 @@ ImportedData chosen_data(const SourceModel& model, const ImportOptions& options,
         fmt::format("{}: --data-provider image: photos are square images of 1 or 3 channels of "
                     "pixels, and the net reads {}",
                     model.file, to_string(image)));
-  if (options.data != ImportedData::automatic) return options.data;
+  if (options.data != ImportedData::automatic) return options.data == ImportedData::photos ? "image" : "npy";
   const std::string said = entry(model, "provider");
-  return fits && (said.empty() || said == "image") ? ImportedData::photos : ImportedData::arrays;
+  if (said.empty() || said == "image") return fits ? "image" : "npy";
+  for (const char* known : {"mnist", "cifar", "cifar-cropped"})
+    if (said == known && net.pixels != PixelForm::floats) return known;
+  return "npy";
 }
 
-/// Returns the length to which shorter sides of photos are scaled before the centre is cut out.
-std::int64_t chosen_size(const SourceModel& model, std::int64_t side) {
-  const auto said = to_number<std::int64_t>(entry(model, "image_size"));
+/// Returns the dims of images before the centre is cut out, or none. Photos are scaled to a length for it.
+Dims chosen_stored(const SourceModel& model, const ImportedModel& net) {
   constexpr std::int64_t kMost = 4096, kSmall = 64;
-  if (said && *said >= side && *said <= kMost) return *said;
-  return side <= kSmall ? side : std::min(kMost, (side * 8 + 3) / 7);
+  if (net.image.size() != 3) return {};
+  const std::int64_t channels = net.image[0], side = net.image[2];
+  if (!net.reads_photos()) {
+    const nlohmann::json dims = nlohmann::json::parse(entry(model, "image_dims"), nullptr, false);
+    if (to_number<std::int64_t>(entry(model, "crop_size")) != side || !dims.is_array() || dims.size() != 3)
+      return {};
+    Dims stored;
+    for (const auto& one : dims) stored.push_back(one.is_number_integer() ? one.get<std::int64_t>() : 0);
+    const bool fits = stored[0] == channels && stored[1] >= net.image[1] && stored[2] >= side &&
+                      stored[1] <= kMost && stored[2] <= kMost;
+    return fits ? stored : Dims{};
+  }
+  const auto said = to_number<std::int64_t>(entry(model, "image_size"));
+  const std::int64_t usual = side <= kSmall ? side : std::min(kMost, (side * 8 + 3) / 7);
+  const std::int64_t size = said && *said >= side && *said <= kMost ? *said : usual;
+  return size > side ? Dims{channels, size, size} : Dims{};
 }
 
 /// Puts what a pixel form does to pixels before what the model does.
@@ -96,12 +114,10 @@ void prepare_pixels(PixelForm form, ImagePreparation& images) {
 /// Returns the matrices of the data set that a net reads, as its provider would describe them.
 std::vector<MatrixInfo> matrices_of(const ImportedModel& model) {
   const bool tags = model.text.cost == ImportedCost::tags;
-  const bool floats = model.pixels == PixelForm::floats, divides = !floats;
+  const bool floats = model.pixels == PixelForm::floats, divides = model.divides_pixels();
   MatrixInfo images{"data", model.image, divides || floats ? DataType::f32 : DataType::u8};
   if (divides) images.stored_type = DataType::u8;
-  const std::int64_t side = model.image_size;
-  if (model.data == ImportedData::photos && side > model.image.back())
-    images.stored = {model.image[0], side, side};
+  images.stored = model.stored;
   MatrixInfo labels{"labels",
                     {1},
                     DataType::s32,
@@ -118,13 +134,12 @@ std::vector<MatrixInfo> matrices_of(const ImportedModel& model) {
 OptionTexts options_of(const ImportedModel& model, const std::string& definition,
                        const std::string& parameters) {
   OptionTexts options = {{"layer-def", definition}, {"layer-params", parameters}};
-  const bool photos = model.data == ImportedData::photos;
-  options["data-provider"] = photos ? "image" : "npy";
-  if (model.pixels != PixelForm::floats) options["pixel-std"] = "1";
-  if (!photos) return options;
+  options["data-provider"] = model.provider;
+  if (model.divides_pixels()) options["pixel-std"] = "1";
+  if (!model.stored.empty()) options["inner-size"] = std::to_string(model.image.back());
+  if (!model.reads_photos()) return options;
   if (model.image[0] == 1) options["grey"] = "1";
-  options["image-size"] = std::to_string(model.image_size);
-  if (model.image_size > model.image.back()) options["inner-size"] = std::to_string(model.image.back());
+  options["image-size"] = std::to_string(model.photo_size());
   return options;
 }
 
@@ -135,11 +150,16 @@ PixelStatistics statistics_of(const ImportedModel& model) {
   if (model.pixels == PixelForm::floats) return statistics;
   const std::vector<float>& shift = model.images.shift;
   for (std::size_t i = 0; i < numbers; ++i) statistics.mean[i] = -shift[i * shift.size() / numbers];
+  if (!model.divides_pixels()) return statistics;
   for (const float scale : model.images.scale) statistics.deviations.push_back(1 / scale);
   return statistics;
 }
 
 }  // namespace
+
+bool ImportedModel::divides_pixels() const {
+  return pixels != PixelForm::floats && std::ranges::any_of(images.scale, [](float s) { return s != 1; });
+}
 
 ImportedModel import_model(const SourceModel& model, const ImportOptions& options) {
   TranslatedNet translated = translate(model, options.translate);
@@ -149,8 +169,8 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
   result.pixels = chosen_pixels(model, options, result.image);
   result.images = simplify(translated, model.file, result.pixels != PixelForm::floats);
   prepare_pixels(result.pixels, result.images);
-  result.data = chosen_data(model, options, result);
-  if (result.data == ImportedData::photos) result.image_size = chosen_size(model, result.image.back());
+  result.provider = chosen_provider(model, options, result);
+  result.stored = chosen_stored(model, result);
   const std::string name = std::filesystem::path(model.file).filename().string();
   std::vector<std::string> head = {
       "Imported from " + printable(name) +

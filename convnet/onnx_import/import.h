@@ -37,13 +37,21 @@ struct ImportOptions {
 struct ImportedModel {
   NetText text;
   ImagePreparation images;
-  PixelForm pixels = PixelForm::raw;         ///< never automatic
-  ImportedData data = ImportedData::photos;  ///< never automatic
-  Dims image;                                ///< dims that the net reads
-  std::int64_t image_size = 0;           ///< with photos: the length to which their shorter side is scaled
+  PixelForm pixels = PixelForm::raw;  ///< never automatic
+  std::string provider;               ///< data provider of the checkpoint
+  Dims image;                         ///< dims that the net reads
+  /// The dims of images of which the net reads the centre; those of photos are the length to which their
+  /// shorter side is scaled. Empty: it reads whole images.
+  Dims stored;
   std::vector<std::string> class_names;  ///< by output, or none
   std::string input_name, output_name;
   std::vector<std::string> other_outputs;
+
+  bool reads_photos() const { return provider == "image"; }
+  /// Returns whether the net reads pixels divided by deviations (--pixel-std 1).
+  bool divides_pixels() const;
+  /// Returns the side to which photos are scaled.
+  std::int64_t photo_size() const { return stored.empty() ? image.back() : stored.back(); }
 };
 
 /// Makes a net of a model. Throws InputError naming every operator that cannot be layers, and why.

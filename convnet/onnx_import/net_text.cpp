@@ -125,7 +125,7 @@ NetText net_text(const TranslatedNet& translated, const std::vector<std::string>
                     (tags ? "[targets]\ntype=data\ndataIdx=2\n" : "[labels]\ntype=data\ndataIdx=1\n");
   text.parameters =
       comment_text(head) +
-      "\n[DEFAULT]\nepsW=cosine[base=0.01]\nepsB=cosine[base=0.01]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
+      "\n[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
   NetWriter writer(net, translated.input, last, text);
   writer.write();
   if (text.adds_softmax) text.definition += "\n[probs]\ntype=softmax\ninputs=" + writer.section(last) + "\n";

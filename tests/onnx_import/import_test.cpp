@@ -50,7 +50,7 @@ TEST_CASE("an import writes a net that reads like one written by hand") {
         "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
   CHECK(net.text.parameters ==
         "# Imported from m.onnx, which convnet wrote\n\n"
-        "[DEFAULT]\nepsW=cosine[base=0.01]\nepsB=cosine[base=0.01]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n\n"
+        "[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n\n"
         "[logprob]\ncoeff=1\n");
   CHECK(net.text.adds_softmax);
   const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
@@ -102,12 +102,22 @@ TEST_CASE("the data set of an imported net is that of its model") {
   const Checkpoint arrays = options_of(model);
   CHECK(arrays.options.at("data-provider") == "npy");
   CHECK(arrays.matrices.at(1).class_names == std::vector<std::string>{"cat", "dog"});
-  CHECK(arrays.matrices.at(0).stored_type == DataType::u8);
+  CHECK(arrays.matrices.at(0).type == DataType::u8);
   model.metadata = {{"input_numbers", "float32 as in the data set"}};
   CHECK(options_of(model).matrices.at(0).stores_floats());
   model.metadata = {{"input_numbers", "pixels from 0 to 255"}, {"provider", "image"}, {"image_size", "12"}};
   CHECK(options_of(model).options.at("inner-size") == "8");
   CHECK(options_of(model).options.at("image-size") == "12");
+  // Images of which the net reads the centre.
+  model.metadata = {{"input_numbers", "pixels from 0 to 255"},
+                    {"provider", "cifar"},
+                    {"crop_size", "8"},
+                    {"image_dims", "[3,10,12]"}};
+  CHECK(options_of(model).options.at("data-provider") == "cifar");
+  CHECK(options_of(model).options.at("inner-size") == "8");
+  CHECK(options_of(model).matrices.at(0).stored == Dims{3, 10, 12});
+  model.metadata[3].second = "[3,4,12]";
+  CHECK(options_of(model).matrices.at(0).stored.empty());
   // Metadata that make no sense are ignored.
   model.metadata = {{"class_names", "[1,2]"}, {"image_size", "-3"}};
   CHECK(options_of(model).options.at("image-size") == "8");
