@@ -163,6 +163,11 @@ std::vector<SourceValue> import_max(OperatorCall& call) {
     const Broadcast bound = broadcast(call.constant(at), a, call.net.shape(a.layer));
     if (bound.kind != Broadcast::Kind::number) throw CannotImport("its bound is not one number");
     const double b = bound.numbers[0], sign = call.node.op == "Max" ? 1 : -1;
+    const SketchLayer& below = call.net[a.layer];
+    if (sign < 0 && b > 0 && below.type == "neuron" && below.neuron.name == "relu") {
+      a.layer = call.net.add_neuron(below.inputs[0], {"brelu", b, 0});
+      return {a};
+    }
     // max(x, b) is relu(x - b) + b; min(x, b) is b - relu(b - x).
     const SketchId rest = call.net.add_neuron(call.net.add_linear(a.layer, sign, -sign * b), {"relu", 1, 0});
     a.layer = call.net.add_linear(rest, sign, b);

@@ -198,6 +198,7 @@ def functions():
     m.branch("clip from above", m.add("Clip", x, "", one["half"]), 36)
     m.branch("max with 0", m.add("Max", x, one["zero"]), 36)
     m.branch("min with a number", m.add("Min", one["half"], x), 36)
+    m.branch("relu6 in two steps", m.add("Min", m.add("Relu", x), one["six"]), 36)
     m.branch("prelu of maps", m.add("PRelu", x, m.weights(4, 1, 1)), 36)
     m.branch("prelu", m.add("PRelu", x, m.const([0.2])), 36)
     m.branch("silu", m.add("Mul", x, m.add("Sigmoid", x)), 36)
