@@ -440,6 +440,16 @@ ConstantPtr folded_reduce(const OperatorCall& call) {
   return make_constant(call.integer("keepdims", 1) != 0 ? Dims{1} : Dims{}, std::vector<Integer>{result});
 }
 
+/// min(max(x, low), high), as exporters compute paddings.
+ConstantPtr folded_clip(const OperatorCall& call) {
+  ConstantPtr result = call.constant_pointer(0);
+  if (call.has_attribute("min") || call.has_attribute("max"))
+    throw CannotImport("it has its bounds as attributes");
+  if (call.has(1)) result = folded_binary(call, binary_functions().at("Max"), *result, call.constant(1));
+  if (call.has(2)) result = folded_binary(call, binary_functions().at("Min"), *result, call.constant(2));
+  return result;
+}
+
 ConstantPtr folded_identity(const OperatorCall& call) { return call.constant_pointer(0); }
 
 ConstantPtr folded_not(const OperatorCall& call) {
@@ -453,16 +463,27 @@ ConstantPtr folded_not(const OperatorCall& call) {
 
 std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
   static const std::map<std::string, ConstantPtr (*)(const OperatorCall&)> functions = {
-      {"Constant", folded_value},      {"ConstantOfShape", folded_fill},
-      {"Cast", folded_cast},           {"Gather", folded_gather},
-      {"Slice", folded_slice},         {"Concat", folded_concat},
-      {"Transpose", folded_transpose}, {"Reshape", folded_reshape},
-      {"Flatten", folded_reshape},     {"Squeeze", folded_reshape},
-      {"Unsqueeze", folded_reshape},   {"Where", folded_where},
-      {"Range", folded_range},         {"Shape", folded_shape},
-      {"Size", folded_shape},          {"Expand", folded_expand},
-      {"ReduceProd", folded_reduce},   {"ReduceSum", folded_reduce},
-      {"Identity", folded_identity},   {"Not", folded_not}};
+      {"Constant", folded_value},
+      {"ConstantOfShape", folded_fill},
+      {"Cast", folded_cast},
+      {"Gather", folded_gather},
+      {"Slice", folded_slice},
+      {"Concat", folded_concat},
+      {"Transpose", folded_transpose},
+      {"Reshape", folded_reshape},
+      {"Flatten", folded_reshape},
+      {"Squeeze", folded_reshape},
+      {"Unsqueeze", folded_reshape},
+      {"Where", folded_where},
+      {"Range", folded_range},
+      {"Shape", folded_shape},
+      {"Size", folded_shape},
+      {"Expand", folded_expand},
+      {"ReduceProd", folded_reduce},
+      {"ReduceSum", folded_reduce},
+      {"Identity", folded_identity},
+      {"Clip", folded_clip},
+      {"Not", folded_not}};
   const std::string& op = call.node.op;
   if (const auto found = functions.find(op); found != functions.end()) return {{found->second(call)}};
   if (const auto found = binary_functions().find(op); found != binary_functions().end())

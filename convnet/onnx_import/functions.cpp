@@ -112,8 +112,6 @@ std::vector<SourceValue> import_prelu(OperatorCall& call) {
 }
 
 std::vector<SourceValue> import_dropout(OperatorCall& call) {
-  if (call.node.outputs.size() > 1 && !call.node.outputs[1].empty())
-    throw CannotImport("its output of masks is in use");
   Activation a = call.activation(0);
   const double ratio = call.real_or_input("ratio", 1).value_or(0.5);
   if (ratio < 0 || ratio >= 1) throw CannotImport(fmt::format("its ratio is {:g}", ratio));

@@ -12,6 +12,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/names.h"
 #include "convnet/base/printable.h"
+#include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/graph.h"
 
@@ -24,8 +25,29 @@ std::string entry(const SourceModel& model, const char* key) {
   return found == model.metadata.end() ? "" : found->second;
 }
 
-/// Returns the names of classes that `convnet export` writes into models, if they are as many as outputs.
+/// Returns the texts of a dict of Python with the keys 0, 1, …, as Ultralytics writes the names of classes:
+/// {0: 'cat', 1: "dog's"}.
+std::vector<std::string> texts_of_dict(const std::string& dict) {
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < dict.size();) {
+    const std::size_t open = dict.find_first_of("'\"", at);
+    if (open == std::string::npos) break;
+    std::string& text = texts.emplace_back();
+    std::size_t i = open + 1;
+    for (; i < dict.size() && dict[i] != dict[open]; ++i) {
+      if (dict[i] == '\\' && i + 1 < dict.size()) ++i;
+      text += dict[i];
+    }
+    at = i + 1;
+  }
+  return texts;
+}
+
+/// Returns the names of classes that `convnet export` and Ultralytics write into models, if they are as many
+/// as outputs.
 std::vector<std::string> class_names(const SourceModel& model, std::int64_t outputs) {
+  std::vector<std::string> names_of_dict = texts_of_dict(entry(model, "names"));
+  if (std::ssize(names_of_dict) == outputs) return names_of_dict;
   const nlohmann::json names = nlohmann::json::parse(entry(model, "class_names"), nullptr, false);
   std::vector<std::string> texts;
   if (!names.is_array() || std::ssize(names) != outputs) return {};
@@ -48,6 +70,7 @@ PixelForm chosen_pixels(const SourceModel& model, const ImportOptions& options, 
   }
   const std::string said = entry(model, "input_numbers");
   if (said.starts_with("pixels")) return PixelForm::raw;
+  if (images && entry(model, "author") == "Ultralytics") return PixelForm::unit;
   if (said.starts_with("float32") || !images) return PixelForm::floats;
   return image[0] == 3 ? PixelForm::imagenet : PixelForm::unit;
 }
@@ -176,7 +199,7 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
       "Imported from " + printable(name) +
       (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
   result.text = net_text(translated, head);
-  result.class_names = class_names(model, result.text.outputs);
+  result.class_names = escape_non_utf8(class_names(model, result.text.outputs));
   result.input_name = translated.input_name;
   result.output_name = translated.output_name;
   result.other_outputs = translated.other_outputs;

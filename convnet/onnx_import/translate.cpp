@@ -32,11 +32,17 @@ std::vector<bool> needed_for(const SourceModel& model, const std::string& output
   return needed;
 }
 
-/// Returns the only input of a model that the needed nodes read.
-const SourceInput& find_input(const SourceModel& model, const std::vector<bool>& needed) {
+/// Returns the names of the tensors that the needed nodes read.
+std::set<std::string> tensors_read(const SourceModel& model, const std::vector<bool>& needed) {
   std::set<std::string> read;
   for (std::size_t i = 0; i < needed.size(); ++i)
     if (needed[i]) read.insert(model.nodes[i].inputs.begin(), model.nodes[i].inputs.end());
+  return read;
+}
+
+/// Returns the only input of a model that the needed nodes read.
+const SourceInput& find_input(const SourceModel& model, const std::vector<bool>& needed) {
+  const std::set<std::string> read = tensors_read(model, needed);
   const SourceInput* found = nullptr;
   for (const SourceInput& input : model.inputs) {
     if (!read.contains(input.name)) continue;
@@ -103,7 +109,10 @@ Activation add_input(NetSketch& net, const SourceModel& model, const SourceInput
 /// The translation of one model.
 class Translation {
  public:
-  Translation(const SourceModel& model, TranslatedNet& result) : model_(model), result_(result) {
+  /// `needed` says which nodes are translated.
+  Translation(const SourceModel& model, const std::vector<bool>& needed, TranslatedNet& result)
+      : model_(model), result_(result), read_(tensors_read(model, needed)) {
+    read_.insert(result.output_name);
     std::int64_t stored = 0;
     for (const auto& [name, tensor] : model.tensors)
       if (tensor.constant) stored += tensor.constant->count();
@@ -128,6 +137,10 @@ class Translation {
       result_.net.begin_node(text, names_of(node));
       OperatorCall call(node, std::move(inputs), model_.opset, numbers_left_, result_.net);
       const std::vector<SourceValue> outputs = import_operator(call);
+      for (std::size_t i = outputs.size(); i < node.outputs.size(); ++i) {
+        if (!node.outputs[i].empty() && read_.contains(node.outputs[i]))
+          throw CannotImport(fmt::format("its output {} is in use, which no layer has", i + 1));
+      }
       for (std::size_t i = 0; i < std::min(outputs.size(), node.outputs.size()); ++i) {
         if (const auto* constant = std::get_if<ConstantPtr>(&outputs[i]))
           numbers_left_ -= (*constant)->count();
@@ -161,6 +174,7 @@ class Translation {
 
   const SourceModel& model_;
   TranslatedNet& result_;
+  std::set<std::string> read_;  ///< tensors that something reads
   std::map<std::string, SourceValue> values_;
   std::int64_t numbers_left_ = 0;  ///< numbers that computed constants may still have
 };
@@ -198,7 +212,7 @@ TranslatedNet translate(const SourceModel& model, const TranslateOptions& option
   result.input_name = input.name;
   const Activation images = add_input(result.net, model, input, options);
   result.input = images.layer;
-  Translation translation(model, result);
+  Translation translation(model, needed, result);
   translation.set(input.name, images);
   for (std::size_t i = 0; i < needed.size(); ++i)
     if (needed[i]) translation.add(model.nodes[i]);

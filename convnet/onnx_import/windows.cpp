@@ -197,8 +197,6 @@ SourceValue add_pool(OperatorCall& call, SketchId below, const char* kind, const
 
 std::vector<SourceValue> import_pool(OperatorCall& call) {
   const bool max = call.node.op == "MaxPool";
-  if (call.node.outputs.size() > 1 && !call.node.outputs[1].empty())
-    throw CannotImport("its output of indices is in use");
   FeatureShape in;
   const Activation& a = call.activation(0);
   SketchId below = as_maps(call, a, in);

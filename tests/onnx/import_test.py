@@ -301,6 +301,13 @@ def shapes():
     m.branch("expand to its own size", m.add("Expand", x, m.ints(1, 6, 4, 4)), 96)
     vector = m.add("Gemm", m.add("Flatten", x), m.weights(96, 48))
     m.branch("maps of a vector", m.add("Conv", m.add("Reshape", vector, m.ints(-1, 3, 4, 4)), m.weights(2, 3, 3, 3)), 8)
+    # The padding that exporters compute for layers with TensorFlow's padding.
+    side = m.add("Gather", shape, m.const(np.int64(2)))
+    needed = m.add("Sub", m.add("Add", m.add("Mul", m.add("Sub", m.add("Div", m.add("Add", side, m.const(np.int64(1))), m.const(np.int64(2))),
+                   m.const(np.int64(1))), m.const(np.int64(2))), m.const(np.int64(3))), side)
+    behind = m.add("Unsqueeze", m.add("Clip", needed, m.const(np.int64(0))), m.ints(0))
+    padded = m.add("Pad", x, m.add("Concat", m.ints(0, 0, 0, 0, 0, 0), behind, behind, axis=0))
+    m.branch("padding of TensorFlow", m.add("Conv", padded, m.weights(2, 6, 3, 3), strides=[2, 2]), 8)
     turned = m.add("Transpose", m.weights(5, 96), perm=[1, 0])
     m.branch("transposed weights", m.add("MatMul", m.add("Flatten", x), turned), 5)
     m.branch("image in channels of its own", m.add("Concat", *[m.add("Add", m.add("Mul", m.add("Unsqueeze", m.add(

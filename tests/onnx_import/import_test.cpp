@@ -118,7 +118,12 @@ TEST_CASE("the data set of an imported net is that of its model") {
   CHECK(options_of(model).matrices.at(0).stored == Dims{3, 10, 12});
   model.metadata[3].second = "[3,4,12]";
   CHECK(options_of(model).matrices.at(0).stored.empty());
+  model.metadata = {{"author", "Ultralytics"}, {"names", R"({0: 'cat', 1: "a dog's \"}"})"}};
+  CHECK(import_of(model).class_names == std::vector<std::string>{"cat", "a dog's \"}"});
+  CHECK(import_of(model).pixels == PixelForm::unit);
   // Metadata that make no sense are ignored.
+  model.metadata = {{"names", "{0: 'cat"}};
+  CHECK(import_of(model).class_names.empty());
   model.metadata = {{"class_names", "[1,2]"}, {"image_size", "-3"}};
   CHECK(options_of(model).options.at("image-size") == "8");
   model.metadata = {{"class_names", "{"}};
@@ -228,6 +233,15 @@ TEST_CASE("hostile models end with a message") {
   check_refused(
       small_model({{"MaxPool", {"a"}, "b", {{"kernel_shape", Ints{9, 9}}, {"pads", Ints{4, 4, 4, 4}}}}}),
       "its windows of 9 pixels are larger than the maps of 8x8");
+}
+
+TEST_CASE("further outputs of an operator do not matter if nothing reads them") {
+  SourceModel model = parsed(small_model({{"Dropout", {"a"}, "b", {{"ratio", 0.5F}}}}));
+  model.nodes[1].outputs.emplace_back("mask");
+  CHECK_THAT(import_model(model, {}).text.parameters, Catch::Contains("keep=0.5\n"));
+  model.nodes[2].inputs[0] = "mask";
+  CHECK_THROWS_WITH(import_model(model, {}),
+                    "m.onnx: node 'b' (Dropout): its output 2 is in use, which no layer has");
 }
 
 TEST_CASE("many refused operators are named up to a number") {
