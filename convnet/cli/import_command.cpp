@@ -141,9 +141,10 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   if (!model.stored.empty()) options += fmt::format(" --inner-size {}", model.image.back());
   if (photos && model.image[0] == 1) options += " --grey 1";
   if (model.divides_pixels()) options += " --pixel-std 1";
-  fmt::print("  train it:   convnet train {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
-             photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition),
-             shell_word(asked.parameters), shell_word(asked.checkpoint), options);
+  fmt::print(
+      "  train it:   convnet train {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
+      photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition), shell_word(asked.parameters),
+      shell_word(asked.checkpoint), options);
 }
 
 }  // namespace

@@ -123,7 +123,10 @@ void prepare_pixels(PixelForm form, ImagePreparation& images) {
   for (std::size_t c = 0; c < channels; ++c) {
     double scale = 1, shift = 0;
     if (form == PixelForm::unit) scale = 1 / kLargest;
-    if (form == PixelForm::symmetric) scale = 2 / kLargest, shift = -1;
+    if (form == PixelForm::symmetric) {
+      scale = 2 / kLargest;
+      shift = -1;
+    }
     if (form == PixelForm::imagenet) {
       scale = 1 / (kLargest * kDeviations.at(c));
       shift = -kMeans.at(c) / kDeviations.at(c);

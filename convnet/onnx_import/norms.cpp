@@ -39,7 +39,7 @@ std::vector<SourceValue> import_batch_norm(OperatorCall& call) {
     const Constant& c = call.constant(i + 1);
     if (!c.is_float() || c.count() != in.c)
       throw CannotImport(fmt::format("its input {} has not a number for each of {} maps", i + 2, in.c));
-    layer.matrices[names[i]] = {{in.c}, std::make_shared<const std::vector<float>>(c.floats())};
+    layer.matrices[names[i]] = as_matrix(call.constant_pointer(i + 1), {in.c});
   }
   result.layer = call.net.add(std::move(layer));
   return {result};

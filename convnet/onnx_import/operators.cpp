@@ -137,6 +137,10 @@ ConstantPtr make_constant(Dims dims, std::vector<float> numbers) {
   return std::make_shared<const Constant>(Constant{std::move(dims), std::move(numbers)});
 }
 
+SketchMatrix as_matrix(const ConstantPtr& constant, Dims dims) {
+  return {std::move(dims), {constant, &constant->floats()}};
+}
+
 SketchId as_maps(OperatorCall& call, const Activation& a, FeatureShape& shape) {
   const Dims dims = a.dims();
   if (dims.size() != 4)

@@ -85,6 +85,9 @@ std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call);
 ConstantPtr make_constant(Dims dims, std::vector<std::int64_t> numbers);
 ConstantPtr make_constant(Dims dims, std::vector<float> numbers);
 
+/// Returns a constant of floats as a weight matrix with these dims, without a copy.
+SketchMatrix as_matrix(const ConstantPtr& constant, Dims dims);
+
 /// Returns the layer that holds an activation as maps (C,H,W) in order, which windows and normalisations
 /// read; it may be a new one, with the maps in another order. `shape` gets the shape of the maps.
 SketchId as_maps(OperatorCall& call, const Activation& a, FeatureShape& shape);

@@ -69,7 +69,10 @@ Windows read_windows(const OperatorCall& call, const FeatureShape& in, std::int6
     if (pads.size() != 4) throw CannotImport("its pads are not 4 numbers");
     if (std::ranges::any_of(pads, [](std::int64_t pad) { return pad < 0 || pad > kMostSide; }))
       throw CannotImport("its pads are out of range");
-    w.top = pads[0], w.left = pads[1], w.bottom = pads[2], w.right = pads[3];
+    w.top = pads[0];
+    w.left = pads[1];
+    w.bottom = pads[2];
+    w.right = pads[3];
   } else if (automatic != "VALID") {
     throw CannotImport("its auto_pad is " + excerpt(automatic));
   }
@@ -116,7 +119,10 @@ void add_conv_windows(Keys& keys, const Windows& w, const FeatureShape& in) {
   if (w.stride > 1) keys.emplace_back("stride", std::to_string(w.stride));
   const std::pair wanted{w.oh, w.ow};
   if (outputs(true) == wanted) return;
-  if (outputs(false) == wanted) return keys.emplace_back("rounding", "down"), void();
+  if (outputs(false) == wanted) {
+    keys.emplace_back("rounding", "down");
+    return;
+  }
   const auto covers = [&](std::int64_t side, std::int64_t count) {
     const std::int64_t end = w.stride * (count - 1) + std::max(w.size, w.stride) - w.top;
     return end >= side && count <= (side + w.top - 1) / w.stride + 1;
@@ -146,15 +152,43 @@ std::vector<SourceValue> import_conv(OperatorCall& call) {
   layer.keys = {{"channels", std::to_string(in.c)}, {"filters", std::to_string(filters / groups)}};
   if (groups > 1) layer.keys.emplace_back("groups", std::to_string(groups));
   add_conv_windows(layer.keys, w, in);
-  layer.matrices["weights"] = {weights.dims, std::make_shared<const std::vector<float>>(weights.floats())};
+  layer.matrices["weights"] = as_matrix(call.constant_pointer(1), weights.dims);
   if (call.has(2)) {
     const Constant& biases = call.constant(2);
     if (!biases.is_float() || biases.count() != filters)
       throw CannotImport("its biases are not as many as its filters");
-    layer.matrices["biases"] = {{filters}, std::make_shared<const std::vector<float>>(biases.floats())};
+    layer.matrices["biases"] = as_matrix(call.constant_pointer(2), {filters});
   }
   const FeatureShape out = layer.shape;
   return {stored_activation(call.net.add(std::move(layer)), out, call.activation(0).images)};
+}
+
+/// Adds the keys of a pool layer's windows that give the outputs of `w`.
+void add_pool_windows(Keys& keys, const Windows& w, const FeatureShape& in) {
+  if (w.top != w.left)
+    throw CannotImport("its pads are " + pads_text(w) + "; layers have as many above as to the left");
+  if (w.size > in.h || w.size > in.w)
+    throw CannotImport(
+        fmt::format("its windows of {} pixels are larger than the maps of {}x{}", w.size, in.h, in.w));
+  keys.emplace_back("sizeX", std::to_string(w.size));
+  keys.emplace_back("stride", std::to_string(w.stride));
+  if (w.top > 0) keys.emplace_back("start", std::to_string(-w.top));
+  const bool inside = w.stride * (w.oh - 1) - w.top < in.h && w.stride * (w.ow - 1) - w.left < in.w;
+  if (w.top >= w.size || !inside)
+    throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
+  const auto outputs = [&](std::int64_t side, bool up) {
+    const std::int64_t rest = side - w.size + (up ? w.top : 2 * w.top);
+    return rest <= 0 ? 1 : (up ? rest + w.stride - 1 : rest) / w.stride + 1;
+  };
+  const auto gives = [&](bool up) { return outputs(in.h, up) == w.oh && outputs(in.w, up) == w.ow; };
+  if (gives(true)) return;
+  if (gives(false)) {
+    keys.emplace_back("rounding", "down");
+  } else if (w.oh == w.ow) {
+    keys.emplace_back("outputsX", std::to_string(w.oh));
+  } else {
+    throw CannotImport("its pads are " + pads_text(w) + ", which no layer has");
+  }
 }
 
 /// Adds a pool layer. `scale` is multiplied with what it pools.
@@ -163,33 +197,10 @@ SourceValue add_pool(OperatorCall& call, SketchId below, const char* kind, const
   SketchLayer layer{"pool", {below}, {in.c, w.oh, w.ow, true}, {}, {}, {}, {}};
   layer.keys = {{"pool", kind}, {"channels", std::to_string(in.c)}};
   if (sum) layer.keys.emplace_back("sum", "1");
-  const bool whole = w.oh == 1 && w.ow == 1 && w.top == 0 && w.left == 0 && w.size >= in.h && w.size >= in.w;
-  if (whole) {
+  if (w.oh == 1 && w.ow == 1 && w.top == 0 && w.left == 0 && w.size >= in.h && w.size >= in.w)
     layer.keys.emplace_back("sizeX", "0");
-  } else {
-    if (w.top != w.left)
-      throw CannotImport("its pads are " + pads_text(w) + "; layers have as many above as to the left");
-    if (w.size > in.h || w.size > in.w)
-      throw CannotImport(
-          fmt::format("its windows of {} pixels are larger than the maps of {}x{}", w.size, in.h, in.w));
-    layer.keys.emplace_back("sizeX", std::to_string(w.size));
-    layer.keys.emplace_back("stride", std::to_string(w.stride));
-    if (w.top > 0) layer.keys.emplace_back("start", std::to_string(-w.top));
-    const auto outputs = [&](std::int64_t side, bool up) {
-      const std::int64_t rest = side - w.size + (up ? w.top : 2 * w.top);
-      return rest <= 0 ? 1 : (up ? rest + w.stride - 1 : rest) / w.stride + 1;
-    };
-    const auto gives = [&](bool up) { return outputs(in.h, up) == w.oh && outputs(in.w, up) == w.ow; };
-    const bool inside = w.stride * (w.oh - 1) - w.top < in.h && w.stride * (w.ow - 1) - w.left < in.w;
-    if (w.top >= w.size || !inside)
-      throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
-    if (!gives(true)) {
-      if (!gives(false) && w.oh != w.ow)
-        throw CannotImport("its pads are " + pads_text(w) + ", which no layer has");
-      layer.keys.emplace_back(gives(false) ? "rounding" : "outputsX",
-                              gives(false) ? "down" : std::to_string(w.oh));
-    }
-  }
+  else
+    add_pool_windows(layer.keys, w, in);
   const FeatureShape out = layer.shape;
   const SketchId pool = call.net.add_linear(call.net.add(std::move(layer)), scale, 0);
   return stored_activation(pool, out, images);
@@ -306,8 +317,13 @@ std::vector<SourceValue> import_pad(OperatorCall& call) {
     const bool rows = axis == AxisDigits{{stored.h, stored.w}}, columns = axis == AxisDigits{{stored.w, 1}};
     if (before + behind > 0 && (i == 0 || !stored.image || !(rows || columns)))
       throw CannotImport("it pads another axis than the two sides of maps");
-    if (rows) layer.border.top = before, layer.border.bottom = behind;
-    if (columns) layer.border.left = before, layer.border.right = behind;
+    if (rows) {
+      layer.border.top = before;
+      layer.border.bottom = behind;
+    } else if (columns) {
+      layer.border.left = before;
+      layer.border.right = behind;
+    }
   }
   layer.shape.h += layer.border.top + layer.border.bottom;
   layer.shape.w += layer.border.left + layer.border.right;
