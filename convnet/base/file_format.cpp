@@ -92,7 +92,7 @@ constexpr FileFormat kOffice{document, "an Office document", kToCsv};
 constexpr FileFormat kPickle{arrays, "a pickle", kToNpy};
 constexpr FileFormat kTfRecord{arrays, "a TFRecord file",
                                "write its images as files in a folder for each class, or in tars"};
-constexpr FileFormat kOnnx{model, "an ONNX model", ""};
+constexpr FileFormat kOnnx{model, "an ONNX model", "convnet import makes a net and a checkpoint of it"};
 constexpr FileFormat kCaffe{model, "a Caffe model", ""};
 constexpr FileFormat kSafetensors{model, "a safetensors file", kToInitFrom};
 constexpr FileFormat kWebPage{web_page, "a web page", kDownload};

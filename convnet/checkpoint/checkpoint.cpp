@@ -474,6 +474,16 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
   }
 }
 
+void save_statistics(const PixelStatistics& statistics, const std::string& provider, const Dims& image,
+                     TensorFile& into) {
+  const auto put = [&](const char* name, const Dims& dims, const std::vector<float>& values) {
+    if (!values.empty()) into.tensors[provider + name] = {dims, values};
+  };
+  put(".mean", image, statistics.mean);
+  put(".deviations", {image[0]}, statistics.deviations);
+  put(".colorPca", {4, 3}, statistics.color_pca);
+}
+
 InitialWeights read_initial_weights(const std::string& file_or_folder) {
   const std::string file = find_checkpoint(file_or_folder);
   if (!Position::of_file_name(fs::path(file).filename().string())) {

@@ -139,6 +139,11 @@ std::string find_checkpoint(const std::string& file_or_folder);
 /// newest sound checkpoint before it, if there is one. Throws RunError as find_checkpoint() does.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
+/// Puts the statistics that a run of this provider measured when it began into a checkpoint's tensors.
+/// `image` holds the dims of an image.
+void save_statistics(const PixelStatistics& statistics, const std::string& provider, const Dims& image,
+                     TensorFile& into);
+
 /// Weights with which a new run may begin.
 struct InitialWeights {
   std::string file;  ///< path they were read from

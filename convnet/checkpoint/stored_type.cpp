@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
+
+#include "convnet/base/small_floats.h"
 
 namespace convnet {
 namespace {
@@ -20,21 +19,8 @@ T loaded(const char* bytes) {
 float f64_number(const char* bytes) { return static_cast<float>(loaded<double>(bytes)); }
 float f32_number(const char* bytes) { return loaded<float>(bytes); }
 
-/// IEEE 754 half precision: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa.
-float f16_number(const char* bytes) {
-  const auto bits = loaded<std::uint16_t>(bytes);
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const float magnitude = exponent == 31  ? mantissa == 0 ? std::numeric_limits<float>::infinity()
-                                                          : std::numeric_limits<float>::quiet_NaN()
-                           : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-/// The upper half of an f32.
-float bf16_number(const char* bytes) {
-  return std::bit_cast<float>(std::uint32_t{loaded<std::uint16_t>(bytes)} << 16);
-}
+float f16_number(const char* bytes) { return from_f16(loaded<std::uint16_t>(bytes)); }
+float bf16_number(const char* bytes) { return from_bf16(loaded<std::uint16_t>(bytes)); }
 
 constexpr std::array<StoredType, 17> stored_types = {{
     {"F64", 8, f64_number},

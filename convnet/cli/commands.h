@@ -45,6 +45,7 @@ const std::vector<OptionSpec>& bench_command_options();
 const std::vector<OptionSpec>& show_command_options();
 const std::vector<OptionSpec>& predict_command_options();
 const std::vector<OptionSpec>& export_command_options();
+const std::vector<OptionSpec>& import_command_options();
 const std::vector<OptionSpec>& make_data_command_options();
 const std::vector<OptionSpec>& nets_command_options();
 
@@ -55,6 +56,7 @@ void bench_command(const std::vector<std::string>& args);
 void show_command(const std::vector<std::string>& args);
 void predict_command(const std::vector<std::string>& args);
 void export_command(const std::vector<std::string>& args);
+void import_command(const std::vector<std::string>& args);
 void make_data_command(const std::vector<std::string>& args);
 void nets_command(const std::vector<std::string>& args);
 /// Prints the layer types (`convnet layers`), one of them with its keys (`convnet layers TYPE`), or the text

@@ -80,6 +80,8 @@ std::string foreign_net(std::string_view bytes, CfgFile wanted) {
       format != nullptr && (format->kind == FileKind::model || format->kind == FileKind::arrays ||
                             format->kind == FileKind::archive)) {
     const std::string cure = format->cure;
+    if (std::string_view(format->name) == "an ONNX model")
+      return "is an ONNX model, not a layer file; " + cure;
     return std::string("is ") + format->name + ", not a layer file" + translated("", wanted) +
            (format->kind == FileKind::model && !cure.empty() ? "; " + cure : "");
   }

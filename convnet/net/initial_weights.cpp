@@ -25,6 +25,11 @@ bool is_training_state(const std::string& tensor) {
   return false;
 }
 
+/// Returns whether a tensor holds what save_statistics() puts into checkpoints.
+bool is_statistic(const std::string& tensor) {
+  return tensor.ends_with(".mean") || tensor.ends_with(".deviations") || tensor.ends_with(".colorPca");
+}
+
 /// Names of modules that programs put around a net: DataParallel, Lightning, torch.compile, and others.
 constexpr std::array<std::string_view, 8> kWrappers = {"module.",   "model.",   "_orig_mod.", "net.",
                                                        "backbone.", "encoder.", "network.",   "ema."};
@@ -196,7 +201,7 @@ void Net::init_from(const std::string& file_or_folder) {
     fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
   }
   for (const auto& [name, tensor] : from.tensors.tensors) {
-    if (used.contains(name) || is_training_state(name) || name.ends_with(".mean")) continue;
+    if (used.contains(name) || is_training_state(name) || is_statistic(name)) continue;
     ++skipped;
     fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", replace_controls(name, '?'),
                to_string(tensor.dims));

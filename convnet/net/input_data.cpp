@@ -58,16 +58,6 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
   };
 }
 
-void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
-                     TensorFile& into) {
-  const auto put = [&](const char* name, const Dims& dims, const std::vector<float>& values) {
-    if (!values.empty()) into.tensors[options.provider + name] = {dims, values};
-  };
-  put(".mean", image, statistics.mean);
-  put(".deviations", {image[0]}, statistics.deviations);
-  put(".colorPca", {4, 3}, statistics.color_pca);
-}
-
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider) {
   const Dims& image = provider.matrices()[0].dims;

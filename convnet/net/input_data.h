@@ -21,10 +21,6 @@ std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph);
 
-/// Puts the statistics that were measured when the run began into a checkpoint's tensors. `image` holds the
-/// dims (C,H,W) of an image.
-void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
-                     TensorFile& into);
 /// Reads the statistics that images of `provider` need from a checkpoint. If none are stored under the
 /// provider's name, those of the provider that the run had are used, for the same images in another form.
 /// Throws InputError naming file and tensor if one is missing, does not fit or holds numbers that are not

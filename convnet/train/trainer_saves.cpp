@@ -86,7 +86,7 @@ void Trainer::save() {
   net_.store(c.tensors);
   state_.windows = net_.windows();
   const Dims& image = provider_->matrices()[0].dims;
-  save_statistics(statistics_, options_.data, image, c.tensors);
+  save_statistics(statistics_, options_.data.provider, image, c.tensors);
   c.state = state_;
   c.options = saved_options_;
   c.definition_path = files_.definition.path;

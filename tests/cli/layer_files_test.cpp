@@ -538,7 +538,10 @@ TEST_CASE("nets of other programs are recognised") {
   says("net: \"train.prototxt\"\nbase_lr: 0.01\n", "is a solver of Caffe", "#caffe");
   says("{\"class_name\": \"Sequential\"}", "is JSON, as of Keras", "");
   says("import torch.nn as nn\nclass Net(nn.Module):\n", "is a Python program", "#pytorch");
-  says(std::string("\x08\x07\x12\x07pytorch\0", 12), "is an ONNX model, not a layer file", "");
+  CHECK_THAT(
+      error(std::string("\x08\x07\x12\x07pytorch\0", 12)),
+      Catch::EndsWith(": is an ONNX model, not a layer file; convnet import makes a net and a checkpoint "
+                      "of it\n"));
   CHECK_THAT(error(std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "net/data.pkl"),
              Catch::Contains("is a zip archive, as torch.save (.pth) writes, not a layer file") &&
                  Catch::EndsWith("; a new run takes its weights with --init-from\n"));

@@ -204,7 +204,9 @@ TEST_CASE("a checkpoint that is another program's file is called what it is") {
             ": is a zip archive, as torch.save (.pth) writes, not a safetensors file; a new run "
             "takes its weights with --init-from"},
            {"\x89HDF\r\n\x1a\n", ": is an HDF5 file, not a safetensors file; "},
-           {"\x08\x07\x12\x07pytorch", ": is an ONNX model, whose weights convnet cannot read"}}) {
+           {"\x08\x07\x12\x07pytorch",
+            ": is an ONNX model, not a safetensors file; convnet import makes a net and a checkpoint of "
+            "it"}}) {
     write_file(file, first + rest);
     check_refused({"predict", file, "a.png"}, file + message);
     check_refused({"--load-file", file, "--test-only", "1"}, file + message);
@@ -354,7 +356,7 @@ TEST_CASE("a wrong command is named") {
   check_refused({"tarin"}, "unknown command 'tarin'; did you mean 'train'?");
   check_refused({"learn"},
                 "unknown command 'learn'; the commands are train, plan, place, bench, show, predict, export, "
-                "make-data, layers, help, "
+                "import, make-data, layers, help, "
                 "completion");
   check_refused({}, "convnet trains convolutional networks");
   check_refused({"layers", "convv"}, "unknown layer type 'convv'; did you mean 'conv'? known: data, ");

@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-COMMANDS = ["train", "plan", "place", "bench", "show", "predict", "export", "make-data", "nets"]
+COMMANDS = ["train", "plan", "place", "bench", "show", "predict", "export", "import", "make-data", "nets"]
 # Names of other programs that pages use, and placeholders.
 OTHERS = {
     "cfg.md": {"key=", "repeat=", "if="},

@@ -1,0 +1,257 @@
+// From models to nets: what is written, and what hostile models end with. tests/onnx/import_test.py computes
+// the nets.
+#include "convnet/onnx_import/import.h"
+
+#include "convnet/base/error.h"
+#include "tests/catch.h"
+#include "tests/onnx_import/models.h"
+
+namespace convnet {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+ImportedModel import_of(const OnnxModel& model, const ImportOptions& options = {}) {
+  return import_model(parsed(model), options);
+}
+
+/// Checks that an import ends with an InputError that has this text.
+void check_refused(const OnnxModel& model, const std::string& text, const ImportOptions& options = {}) {
+  const SourceModel source = parsed(model);
+  CHECK_THROWS_AS(import_model(source, options), InputError);
+  CHECK_THROWS_WITH(import_model(source, options), Catch::StartsWith("m.onnx: ") && Catch::Contains(text));
+}
+
+/// A convolution, a mean and a product: `more` nodes come between the first two; they read "a" and make "b".
+OnnxModel small_model(std::vector<OnnxNode> more, std::vector<OnnxConstant> constants = {}) {
+  std::vector<OnnxNode> nodes = {{"Conv", {"x", "conv1.weight", "bias"}, "a", {{"pads", Ints{1, 1, 1, 1}}}}};
+  nodes.insert(nodes.end(), more.begin(), more.end());
+  nodes.push_back({"GlobalAveragePool", {"b"}, "pool1", {}});
+  nodes.push_back({"Flatten", {"pool1"}, "c", {}});
+  nodes.push_back({"Gemm", {"c", "fc.weight"}, "y", {{"transB", std::int64_t{1}}}});
+  constants.push_back(counted("conv1.weight", {4, 3, 3, 3}));
+  constants.push_back(counted("bias", {4}));
+  constants.push_back(counted("fc.weight", {2, 4}));
+  return model_of({3, 8, 8}, std::move(nodes), std::move(constants));
+}
+
+}  // namespace
+
+TEST_CASE("an import writes a net that reads like one written by hand") {
+  ImportedModel net = import_of(small_model({{"Relu", {"a"}, "b", {}}}));
+  CHECK(net.text.definition ==
+        "# Imported from m.onnx, which convnet wrote\n\n"
+        "[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n"
+        "[data]\ntype=data\ndataIdx=0\n\n[labels]\ntype=data\ndataIdx=1\n\n"
+        "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=4\nfilterSize=3\npadding=1\nneuron=relu\n\n"
+        "[pool1]\ntype=pool\ninputs=conv1\npool=avg\nchannels=4\nsizeX=0\n\n"
+        "[fc]\ntype=fc\ninputs=pool1\noutputs=2\nbiases=0\n\n"
+        "[probs]\ntype=softmax\ninputs=fc\n\n"
+        "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+  CHECK(net.text.parameters ==
+        "# Imported from m.onnx, which convnet wrote\n\n"
+        "[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n\n"
+        "[logprob]\ncoeff=1\n");
+  CHECK(net.text.adds_softmax);
+  const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
+  CHECK(checkpoint.tensors.tensors.at("conv1.weights.data").dims == Dims{4, 3, 3, 3});
+  CHECK(checkpoint.tensors.tensors.at("conv1.biases").values == std::vector<float>{0.1F, 0.2F, 0.3F, 0.4F});
+  CHECK(checkpoint.tensors.tensors.at("fc.weights.pool1").dims == Dims{2, 4});
+  CHECK(checkpoint.state.position == Position{});
+}
+
+TEST_CASE("what is done to images before the first layer goes into the mean and the deviations") {
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}}, {{"mean", {3, 1, 1}, std::vector<float>{1, 2, 3}},
+                                                             {"scale", {}, std::vector<float>{0.5F}}});
+  model.nodes.insert(model.nodes.begin(),
+                     {{"Sub", {"x", "mean"}, "s", {}}, {"Mul", {"s", "scale"}, "t", {}}});
+  model.nodes[2].inputs[0] = "t";
+  ImportOptions options;
+  options.pixels = PixelForm::raw;
+  ImportedModel net = import_of(model, options);
+  CHECK(net.images.scale == std::vector<float>(3, 0.5F));
+  CHECK(net.images.shift == std::vector<float>{-0.5F, -1, -1.5F});
+  CHECK_THAT(net.text.definition, Catch::Contains("[conv1]\ntype=conv\ninputs=data\n"));
+  const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
+  CHECK(checkpoint.options.at("pixel-std") == "1");
+  CHECK(checkpoint.tensors.tensors.at("image.deviations").values == std::vector<float>(3, 2.0F));
+  CHECK(checkpoint.tensors.tensors.at("image.mean").values[64] == 1);
+  // Pixels of other forms are scaled before that.
+  options.pixels = PixelForm::unit;
+  CHECK(import_of(model, options).images.scale == std::vector<float>(3, 0.5F / 255));
+  options.pixels = PixelForm::symmetric;
+  CHECK(import_of(model, options).images.shift[0] == -1);
+  options.pixels = PixelForm::imagenet;
+  CHECK(import_of(model, options).images.shift[0] == Approx(-0.5 - 0.5 * 0.485 / 0.229));
+  // Numbers that are no pixels have no statistics, so a layer does it.
+  options.pixels = PixelForm::floats;
+  CHECK_THAT(import_of(model, options).text.definition,
+             Catch::Contains("inputs=data\nchannels=3\nfilters=1\ngroups=3\nfilterSize=1\n"));
+}
+
+TEST_CASE("the data set of an imported net is that of its model") {
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}});
+  const auto options_of = [](const OnnxModel& m) {
+    ImportedModel net = import_of(m);
+    return checkpoint_of(net, "net.cfg", "net-params.cfg");
+  };
+  CHECK(options_of(model).options.at("data-provider") == "image");
+  CHECK(options_of(model).options.at("image-size") == "8");
+  model.metadata = {
+      {"input_numbers", "pixels from 0 to 255"}, {"provider", "npy"}, {"class_names", R"(["cat","dog"])"}};
+  const Checkpoint arrays = options_of(model);
+  CHECK(arrays.options.at("data-provider") == "npy");
+  CHECK(arrays.matrices.at(1).class_names == std::vector<std::string>{"cat", "dog"});
+  CHECK(arrays.matrices.at(0).type == DataType::u8);
+  model.metadata = {{"input_numbers", "float32 as in the data set"}};
+  CHECK(options_of(model).matrices.at(0).stores_floats());
+  model.metadata = {{"input_numbers", "pixels from 0 to 255"}, {"provider", "image"}, {"image_size", "12"}};
+  CHECK(options_of(model).options.at("inner-size") == "8");
+  CHECK(options_of(model).options.at("image-size") == "12");
+  // Images of which the net reads the centre.
+  model.metadata = {{"input_numbers", "pixels from 0 to 255"},
+                    {"provider", "cifar"},
+                    {"crop_size", "8"},
+                    {"image_dims", "[3,10,12]"}};
+  CHECK(options_of(model).options.at("data-provider") == "cifar");
+  CHECK(options_of(model).options.at("inner-size") == "8");
+  CHECK(options_of(model).matrices.at(0).stored == Dims{3, 10, 12});
+  model.metadata[3].second = "[3,4,12]";
+  CHECK(options_of(model).matrices.at(0).stored.empty());
+  model.metadata = {{"author", "Ultralytics"}, {"names", R"({0: 'cat', 1: "a dog's \"}"})"}};
+  CHECK(import_of(model).class_names == std::vector<std::string>{"cat", "a dog's \"}"});
+  CHECK(import_of(model).pixels == PixelForm::unit);
+  // Metadata that make no sense are ignored.
+  model.metadata = {{"names", "{0: 'cat"}};
+  CHECK(import_of(model).class_names.empty());
+  model.metadata = {{"class_names", "[1,2]"}, {"image_size", "-3"}};
+  CHECK(options_of(model).options.at("image-size") == "8");
+  model.metadata = {{"class_names", "{"}};
+  CHECK(options_of(model).matrices.at(1).class_names.empty());
+}
+
+TEST_CASE("a net that ends in logistic outputs has tags") {
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}});
+  model.nodes.push_back({"Sigmoid", {"y"}, "z", {}});
+  model.outputs[0].name = "z";
+  ImportedModel net = import_of(model);
+  CHECK_THAT(net.text.definition,
+             Catch::EndsWith("biases=0\nneuron=logistic\n\n[logprob]\ntype=cost.bce\ninputs=targets,fc\n"));
+  CHECK_NOTHROW(checkpoint_of(net, "net.cfg", "net-params.cfg"));
+}
+
+TEST_CASE("factors and terms of maps go into the weights below them") {
+  const std::vector<OnnxConstant> constants = {counted("s", {4, 1, 1}), counted("t", {1, 4, 1, 1})};
+  const ImportedModel net =
+      import_of(small_model({{"Mul", {"a", "s"}, "m", {}}, {"Add", {"m", "t"}, "b", {}}}, constants));
+  CHECK_THAT(net.text.definition, Catch::Contains("padding=1\n\n[pool1]\ntype=pool\ninputs=conv1\n"));
+  const auto& biases = *net.text.matrices.at("conv1").at("biases").values;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const float each = 0.1F * static_cast<float>(i + 1);
+    CHECK(biases[i] == Approx(each * each + each));
+  }
+  // But not if something else reads the convolution.
+  const ImportedModel two =
+      import_of(small_model({{"Mul", {"a", "s"}, "m", {}}, {"Add", {"m", "a"}, "b", {}}}, constants));
+  CHECK_THAT(two.text.definition, Catch::Contains("filters=1\ngroups=4\nfilterSize=1\nbiases=0\n"));
+}
+
+TEST_CASE("an import says what it cannot know") {
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}});
+  ImportOptions options;
+  options.translate.output = "pol1";
+  check_refused(model, "no operator makes the output 'pol1'; did you mean 'pool1'?", options);
+  options.translate.output = "b";
+  check_refused(model, "the output 'b' is 1x4x8x8, and a net ends in a vector; --output names another",
+                options);
+  options.translate.output = "pool1";
+  CHECK(import_of(model, options).text.outputs == 4);
+  CHECK(import_of(model, options).other_outputs == std::vector<std::string>{"y"});
+  options = {};
+  options.pixels = PixelForm::imagenet;
+  check_refused(model_of({1, 2, 2}, {{"Flatten", {"x"}, "y", {}}}), "its outputs are the images themselves");
+  check_refused(model_of({2, 2, 2}, {{"Relu", {"x"}, "a", {}}, {"Flatten", {"a"}, "y", {}}}),
+                "--pixels imagenet is for 3 channels, and the net reads 2", options);
+  options = {};
+  options.data = ImportedData::photos;
+  check_refused(model_of({2, 2, 2}, {{"Relu", {"x"}, "a", {}}, {"GlobalMaxPool", {"a"}, "y", {}}}),
+                "--data-provider image: photos are square images", options);
+  model.inputs[0].image = {0, 8, 8};
+  check_refused(model, "input 'x': the file leaves its size open; --input-dims says it");
+  options = {};
+  options.translate.input_dims = {3, 8, 8};
+  CHECK_NOTHROW(import_of(model, options));
+  model.inputs[0].image = {3, 8, 8};
+  model.inputs.push_back({"z", {1}});
+  model.nodes[1] = {"Add", {"a", "z"}, "b", {}};
+  check_refused(model, "reads several inputs, 'x' and 'z'");
+  check_refused(model_of({3}, {{"Relu", {"c"}, "y", {}}}, {counted("c", {1, 3})}),
+                "its output depends on no input");
+}
+
+TEST_CASE("hostile models end with a message") {
+  // Sizes that overflow, or that would need much memory.
+  check_refused(model_of({1 << 24, 1 << 24, 4}, {{"Flatten", {"x"}, "y", {}}}), "is too large");
+  check_refused(
+      small_model({{"Reshape", {"a", "s"}, "b", {}}}, {integers("s", {1, Ints::value_type{1} << 62, 4})}),
+      "its shape is");
+  check_refused(small_model({{"ConstantOfShape", {"s"}, "c0", {}}, {"Add", {"a", "c0"}, "b", {}}},
+                            {integers("s", {1 << 30, 1 << 30})}),
+                "(ConstantOfShape): it computes a constant of");
+  std::vector<OnnxNode> doubling;
+  std::vector<OnnxConstant> start = {counted("d0", {1024})};
+  for (int i = 0; i < 60; ++i)
+    doubling.push_back({"Concat",
+                        {"d" + std::to_string(i), "d" + std::to_string(i)},
+                        "d" + std::to_string(i + 1),
+                        {{"axis", std::int64_t{0}}}});
+  doubling.push_back({"Add", {"a", "d60"}, "b", {}});
+  check_refused(small_model(doubling, start), "(Concat): it computes a constant of");
+  std::vector<OnnxNode> borders;
+  for (int i = 0; i < 300; ++i)
+    borders.push_back({"Pad",
+                       {i == 0 ? "a" : "p" + std::to_string(i), "pads"},
+                       i == 299 ? "b" : "p" + std::to_string(i + 1),
+                       {}});
+  check_refused(small_model(borders, {integers("pads", {0, 0, 4096, 4096, 0, 0, 4096, 4096})}),
+                "is too large");
+  // Attributes and inputs that contradict the tensors.
+  const auto conv = [](std::vector<OnnxAttribute> attributes) {
+    return small_model({{"Conv", {"a", "w2"}, "b", std::move(attributes)}}, {counted("w2", {4, 4, 3, 3})});
+  };
+  check_refused(conv({{"strides", Ints{0, 0}}}), "its stride is 0");
+  check_refused(conv({{"pads", Ints{-1, 0, 0, 0}}}), "its pads are out of range");
+  check_refused(conv({{"pads", Ints{1}}}), "its pads are not 4 numbers");
+  check_refused(conv({{"group", std::int64_t{0}}}), "do not fit 4 channels in 0 groups");
+  check_refused(conv({{"kernel_shape", Ints{5, 5}}}), "its kernel_shape is not that of its weights");
+  check_refused(conv({{"group", 1.5F}}), "its attribute group is no integer");
+  check_refused(small_model({{"Conv", {"a", "w2"}, "b", {}}}, {counted("w2", {4, 4, 9, 9})}),
+                "its windows are larger than the maps");
+  check_refused(small_model({{"Conv", {"a"}, "b", {}}}), "its input 2 is no constant");
+  check_refused(small_model({{"Softmax", {"a"}, "b", {{"axis", std::int64_t{7}}}}}),
+                "it has an axis 7 of 4 axes");
+  check_refused(
+      small_model({{"MaxPool", {"a"}, "b", {{"kernel_shape", Ints{9, 9}}, {"pads", Ints{4, 4, 4, 4}}}}}),
+      "its windows of 9 pixels are larger than the maps of 8x8");
+}
+
+TEST_CASE("further outputs of an operator do not matter if nothing reads them") {
+  SourceModel model = parsed(small_model({{"Dropout", {"a"}, "b", {{"ratio", 0.5F}}}}));
+  model.nodes[1].outputs.emplace_back("mask");
+  CHECK_THAT(import_model(model, {}).text.parameters, Catch::Contains("keep=0.5\n"));
+  model.nodes[2].inputs[0] = "mask";
+  CHECK_THROWS_WITH(import_model(model, {}),
+                    "m.onnx: node 'b' (Dropout): its output 2 is in use, which no layer has");
+}
+
+TEST_CASE("many refused operators are named up to a number") {
+  std::vector<OnnxNode> nodes;
+  for (int i = 0; i < 80; ++i) nodes.push_back({"Unheard", {"a"}, "u" + std::to_string(i), {}});
+  OnnxNode sum{"Sum", {}, "b", {}};
+  for (int i = 0; i < 60; ++i) sum.inputs.push_back("u" + std::to_string(i));
+  nodes.push_back(sum);
+  check_refused(small_model(nodes),
+                "m.onnx: node 'u49' (Unheard): no layer computes it\nm.onnx: … and 10 more");
+}
+
+}  // namespace convnet
