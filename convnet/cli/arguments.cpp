@@ -30,18 +30,6 @@ bool holds_checkpoints(const std::string& path) {
   return is_folder(path) && newest_checkpoint(path).has_value();
 }
 
-/// Returns the provider that reads a data set, with the other options of the command line.
-std::string provider_of(const std::string& path, const OptionTexts& given) {
-  // A table says which photos there are, and photos are the usual data set, whose messages say more.
-  if (given.contains("labels") || !is_folder(path)) return "image";
-  const std::vector<std::string> providers = providers_that_read(path);
-  if (providers.size() > 1)
-    throw InputError(
-        fmt::format("{} can be read with --data-provider {}; type --data-path {} and one of them", path,
-                    join(providers, " or "), shell_word(path)));
-  return providers.empty() ? "image" : providers[0];
-}
-
 }  // namespace
 
 std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
@@ -53,7 +41,7 @@ std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
   if (given.contains("data-path") || given.contains("load-file")) return args;
   std::vector<std::string> added = {"--data-path", named[0]};
   if (!given.contains("data-provider"))
-    added.insert(added.begin(), {"--data-provider", provider_of(named[0], given)});
+    added.insert(added.begin(), {"--data-provider", provider_of(named[0], given.contains("labels"))});
   fmt::print(stderr, "{} is read as the data set: {}\n", named[0], join(added, " "));
   added.insert(added.begin(), options.begin(), options.end());
   return added;

@@ -8,6 +8,12 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/names.h"
+#include "convnet/base/printable.h"
+#include "convnet/base/text_file.h"
+#include "convnet/config/ini_lines.h"
+#include "convnet/net/find_net.h"
+#include "convnet/net/ready_nets.h"
 
 namespace convnet {
 
@@ -49,6 +55,55 @@ std::vector<std::string> providers_that_read(const std::string& path) {
     }
   }
   return names;
+}
+
+std::string provider_of(const std::string& path, bool has_table) {
+  // A table says which photos there are, and photos are the usual data set, whose messages say more.
+  if (has_table) return "image";
+  const std::vector<std::string> providers = providers_that_read(path);
+  if (providers.size() > 1)
+    throw InputError(
+        fmt::format("{} can be read with --data-provider {}; type --data-path {} and one of them", path,
+                    join(providers, " or "), shell_word(path)));
+  return providers.empty() ? "image" : providers[0];
+}
+
+namespace {
+
+/// Returns the side of the images that a definition is made for, if its comments say that they are square;
+/// else 0.
+std::int64_t side_of_net(const OptionTexts& texts) {
+  const auto name = texts.find("layer-def");
+  if (name == texts.end()) return 0;
+  const auto folder = texts.find("layer-path");
+  const std::string file =
+      find_net_file(folder == texts.end() ? "" : folder->second, name->second, CfgFile::definition);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return 0;
+  const std::optional<NetHeader> header = read_net_header(as_utf8(read_bytes(file, max_ini_bytes)));
+  return header && header->image[1] == header->image[2] ? header->image[1] : 0;
+}
+
+}  // namespace
+
+std::string add_data_options(OptionTexts& texts) {
+  const auto path = texts.find("data-path");
+  if (path == texts.end()) return "";
+  std::vector<std::string> chosen;
+  const auto choose = [&](const char* key, const std::string& value) {
+    texts[key] = value;
+    chosen.push_back(fmt::format("--{} {}", key, value));
+  };
+  if (!texts.contains("data-provider"))
+    choose("data-provider", provider_of(path->second, texts.contains("labels")));
+  const auto provider = texts.find("data-provider");
+  const bool photographs = provider != texts.end() && provider->second == "image";
+  if (photographs && !texts.contains("inner-size") && !texts.contains("image-size")) {
+    const std::int64_t side = side_of_net(texts);
+    if (side > 0 && make_provider("image", path->second, 0, {})->reads_files())
+      choose("inner-size", std::to_string(side));
+  }
+  return chosen.empty() ? "" : fmt::format("Not given, and chosen for {}: {}", path->second, join(chosen));
 }
 
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {

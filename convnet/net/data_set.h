@@ -15,6 +15,14 @@ namespace convnet {
 ImageOptions image_options(const DataOptions& options);
 /// Returns the names of the providers that can open the folder `path` as a data set; none if it is no folder.
 std::vector<std::string> providers_that_read(const std::string& path);
+/// Returns the provider that reads a data set; "image" if none does, because its messages say most.
+/// `has_table`: --labels names a table of photos. Throws InputError if several can read the folder.
+std::string provider_of(const std::string& path, bool has_table);
+/// Gives the options of a new run what follows from others: the provider, from the folder that --data-path
+/// names, and for photographs of any size --inner-size, from the size of images that the comments of the
+/// definition name (NetHeader). Returns a note about what it has chosen, or "". Throws InputError as
+/// provider_of() does.
+std::string add_data_options(OptionTexts& texts);
 /// Opens the data set. `seed` decides the random choices of its provider. Throws InputError, which names
 /// another provider if that can open the folder.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);

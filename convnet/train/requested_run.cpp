@@ -237,10 +237,12 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   if (run.checkpoint) run.texts = taken_options(*run.checkpoint);
   for (const auto& [key, text] : given)
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
-  if (run.checkpoint)
+  if (run.checkpoint) {
     drop_options_of_provider(run.texts, given, *run.checkpoint);
-  else
+  } else {
     add_parameters(run.texts);
+    add_note(run.notes, add_data_options(run.texts));
+  }
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));

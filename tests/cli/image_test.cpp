@@ -97,6 +97,28 @@ void check_equal(const TensorFile& a, const TensorFile& b) {
   CHECK(state(a).at("position") == state(b).at("position"));
 }
 
+TEST_CASE("a new run finds out how its folder is read, and the side of its net's images") {
+  const Photographs photos;
+  write_file(photos.folder / "net.cfg", "# net: for colours.\n# input: 3x16x16, 4 classes\n" + kColorNet);
+  const Args net = {"--layer-def",    photos.folder / "net.cfg",
+                    "--layer-params", photos.folder / "params.cfg",
+                    "--mini",         "8"};
+  const std::string folders = photos.folder / "folders", out = photos.folder / "run";
+  const Outcome run = run_well(net + Args{"--epochs", "1", "--data-path", folders, "--save-file", out});
+  INFO(run.out);
+  CHECK(run.out.find("Not given, and chosen for " + folders + ": --data-provider image, --inner-size 16\n") !=
+        std::string::npos);
+  run_well({"--load-file", out, "--epochs", "2"});  // the checkpoint holds what was chosen
+  // The images of batches have one size, which is that of the net's input if nothing is cut out.
+  const Outcome plan = run_program(Args{"plan"} + net + Args{"--data-path", photos.folder / "pickles"});
+  CHECK(plan.code == 0);
+  CHECK((plan.out + plan.err).find("--data-provider image\n") != std::string::npos);
+  const std::string nothing = photos.folder / "nothing";
+  const Outcome missing = run_program(net + Args{"--data-path", nothing, "--save-file", out + "2"});
+  CHECK(missing.code == 2);
+  CHECK(missing.err.find(nothing) != std::string::npos);
+}
+
 }  // namespace
 
 TEST_CASE("images train from every form, the same with one and two decoder threads") {
