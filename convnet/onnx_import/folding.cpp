@@ -190,8 +190,8 @@ ConstantPtr folded_value(const OperatorCall& call) {
     if (name == "value_float")
       return make_constant({}, std::vector<float>{static_cast<float>(call.real(name, 0))});
     if (name == "value_ints") {
-      std::vector<Integer> numbers = call.integers(name);
-      return make_constant({std::ssize(numbers)}, std::move(numbers));
+      const std::vector<Integer> numbers = call.integers(name);
+      return make_constant({std::ssize(numbers)}, numbers);
     }
     if (const auto* floats = std::get_if<std::vector<float>>(&value);
         floats != nullptr && name == "value_floats")

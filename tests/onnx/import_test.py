@@ -280,7 +280,7 @@ def shapes():
     shape = m.add("Shape", x)
     images = m.add("Unsqueeze", m.add("Gather", shape, m.const(np.int64(0))), m.ints(0))
     m.branch("reshape by shape arithmetic", m.add("Reshape", x, m.add("Concat", images, m.ints(-1), axis=0)), 96)
-    m.branch("reshape to flat", m.add("Reshape", x, m.ints(0, -1)), 96)
+    m.branch("reshape to flat", m.add("Reshape", x, m.add("Constant", value_ints=[0, -1])), 96)
     five = m.add("Reshape", x, m.ints(0, 2, 3, 4, 4))
     shuffled = m.add("Reshape", m.add("Transpose", five, perm=[0, 2, 1, 3, 4]), m.ints(0, 6, 4, 4))
     m.branch("channel shuffle", m.add("Conv", shuffled, m.weights(4, 6, 3, 3)), 16)
