@@ -333,6 +333,8 @@ TEST_CASE("mistakes in the lines of templates", "[templates]") {
         "net.cfg:1: a template without a name: [template NAME(PARAMETERS)]");
   CHECK(error_of("[template t]\n[end]\n[template t]\n[end]\n") ==
         "net.cfg:3: template 't' stands in line 1 already");
+  CHECK(error_of("[a]\n[template t]\n[%(name)s]\n[end]\nk=1\nl=2\n[b]\ntype=t\n") ==
+        "net.cfg:5: key 'k' stands behind the [end] of a template, in no section");
   const Parsed unused = parse("[template t]\n[%(name)s]\n[end]\n");
   CHECK(unused.diagnostics.warnings() == Strings{"net.cfg:1: warning: template 't' is not used"});
 }
