@@ -406,4 +406,14 @@ TEST_CASE("keys of a template's layers are set for one of them", "[templates]") 
   CHECK(removed.find("u0")->find("filters")->text == "2");
   CHECK(with_key(file, "u1", "filters", std::nullopt).find("u1")->find("filters") == nullptr);
   CHECK(d.errors().empty());
+  // A type that is a reference is no use of a template, right or wrong.
+  for (const char* type : {"%(t)s", "p%(inputs)sx", "%(none)s", "%"}) {
+    Diagnostics ignored;
+    const IniFile other =
+        parse_ini("net.cfg", "[a]\ntype=" + std::string(type) + "\nt=conv\ninputs=b\n", ignored);
+    CHECK(has_own_key(other, "a", "t"));
+    CHECK(with_value(other, "a", "t", "fc", ignored).text ==
+          "[a]\ntype=" + std::string(type) + "\nt=fc\ninputs=b\n");
+    CHECK(with_key(other, "a", "gpu", "1").find("a")->find("gpu") != nullptr);
+  }
 }
