@@ -175,9 +175,13 @@ class TemplateUser {
     if (raw.section.find(kRepeat) != nullptr || raw.section.find(kIf) != nullptr) return false;
     const IniValue* type = raw.section.find("type");
     if (type == nullptr) return true;
+    if (bracket_of_call(type->text) != std::string::npos) return false;
     std::string name;
-    if (!references_.resolve(raw, {}, type->text, name).empty()) return true;  // reported with the other keys
-    return !by_name_.contains(name) && bracket_of_call(type->text) == std::string::npos;
+    Scope scope;
+    name_above(scope);
+    if (!references_.resolve(raw, scope, type->text, name).empty())
+      return true;  // reported with the other keys
+    return !by_name_.contains(name);
   }
 
   /// Adds a section that the file has as it is. Only %(above)s is new there, so a key of that name wins.

@@ -109,6 +109,7 @@ TEST_CASE("layers of any type may have their keys in brackets", "[templates]") {
   CHECK(p.text("a", "inputs") == "x,y");
   CHECK(p.text("b", "type") == "pool");
   CHECK(p.text("b", "k") == "3");
+  CHECK(parse("[b]\n[a]\ntype=pool%(above)s(size=3)\n").text("a", "type") == "poolb");
 }
 
 TEST_CASE("sections are repeated with an index and with a list of values", "[templates]") {
