@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "convnet/base/error.h"
+#include "convnet/base/names.h"
+#include "convnet/base/printable.h"
 #include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/cli/command_line.h"

@@ -89,7 +89,10 @@ IniFile with_value(const IniFile& file, const std::string& section, const std::s
                    const std::string& text, Diagnostics& diagnostics) {
   const SectionLines found = find_lines(file, section, key);
   // A section of this name below the use would be merged with it.
-  if (found.is_use) return with_value(without_templates(file), section, key, text, diagnostics);
+  if (found.is_use) {
+    const IniFile flat = without_templates(file);
+    if (flat.text != file.text) return with_value(flat, section, key, text, diagnostics);
+  }
   std::vector<std::string> lines = lines_of(file.text);
   if (found.line_of_key > 0) {
     replace_value(lines, static_cast<std::size_t>(found.line_of_key), key + "=" + text);
@@ -109,8 +112,9 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
   if (const SectionLines found = find_lines(file, section, key);
       in == nullptr || !found.is_plain || (!inherited && found.line_of_key == 0)) {
     Diagnostics known;
-    return text ? with_value(file, section, key, *text, known)
-                : with_key(without_templates(file), section, key, text);
+    if (text) return with_value(file, section, key, *text, known);
+    const IniFile flat = without_templates(file);
+    return flat.text == file.text ? file : with_key(flat, section, key, text);
   }
   std::vector<std::string> lines = lines_of(file.text);
   const std::string written = text ? key + "=" + *text : "# " + key + " was here";

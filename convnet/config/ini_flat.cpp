@@ -39,10 +39,14 @@ std::string section_text(const FlatSection& section, std::size_t maker) {
   return text + "\n";
 }
 
-/// Replaces %(above)s in a line.
+/// Replaces %(above)s in the value of a line.
 std::string with_above(std::string_view line, const std::string& above) {
   constexpr std::string_view kAbove = "%(above)s";
   std::string out;
+  if (!line.empty() && !is_blank(line[0])) {
+    out = line.substr(0, line.find_first_of("=:"));  // the key
+    line.remove_prefix(out.size());
+  }
   while (!line.empty()) {
     if (line.starts_with("%%")) {
       out += "%%";

@@ -145,7 +145,7 @@ class Reader {
   }
 
   std::string header(std::string_view text) {
-    after_key_ = false;
+    after_key_ = behind_end_ = false;
     target_ = nullptr;
     const std::size_t close = text.find(']');
     std::string_view name = trim(text.substr(1, close - 1));
@@ -165,6 +165,7 @@ class Reader {
     }
     if (template_ && name == "end") {
       end_template();
+      behind_end_ = true;
       return std::string("[") + dropped_section + "]";
     }
     if (template_ && name == "DEFAULT") {
@@ -268,6 +269,8 @@ class Reader {
       if (template_)
         error("key " + excerpt(key) + " stands in no section of template " + excerpt(template_->name) +
               "; its parameters stand in brackets behind its name");
+      if (std::exchange(behind_end_, false))
+        error("key " + excerpt(key) + " stands behind the [end] of a template, in no section");
       return;
     }
     set_value(sections_[to_number<std::size_t>(section).value()], key, text == "\"\"" ? "" : text);
@@ -326,6 +329,7 @@ class Reader {
   IniValue* target_ = nullptr;  ///< that value; null if its section is dropped
   LineRange* part_ = nullptr;   ///< the lines of its section
   bool orphan_reported_ = false;
+  bool behind_end_ = false;  ///< the last header is an [end], and no key behind it has been reported
 };
 
 }  // namespace

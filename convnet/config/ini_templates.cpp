@@ -102,6 +102,14 @@ std::string tidy(std::string& text) {
   return "";
 }
 
+/// Returns the place of the '(' in NAME(KEY=VALUE, …), which is not that of a reference; npos if there is
+/// none.
+std::size_t bracket_of_call(const std::string& type) {
+  std::size_t open = type.find('(');
+  while (open != std::string::npos && open > 0 && type[open - 1] == '%') open = type.find('(', open + 1);
+  return open;
+}
+
 /// Makes the flat sections.
 class TemplateUser {
  public:
@@ -163,10 +171,17 @@ class TemplateUser {
   }
 
   /// Returns whether a section of the file stands for itself.
-  bool is_plain(const RawSection& raw) const {
+  bool is_plain(const RawSection& raw) {
     if (raw.section.find(kRepeat) != nullptr || raw.section.find(kIf) != nullptr) return false;
     const IniValue* type = raw.section.find("type");
-    return type == nullptr || !(by_name_.contains(type->text) || type->text.find('(') != std::string::npos);
+    if (type == nullptr) return true;
+    if (bracket_of_call(type->text) != std::string::npos) return false;
+    std::string name;
+    Scope scope;
+    name_above(scope);
+    if (!references_.resolve(raw, scope, type->text, name).empty())
+      return true;  // reported with the other keys
+    return !by_name_.contains(name);
   }
 
   /// Adds a section that the file has as it is. Only %(above)s is new there, so a key of that name wins.
@@ -298,9 +313,7 @@ class TemplateUser {
   bool read_call(RawSection& raw, const Use* use) {
     const IniValue* type = raw.section.find("type");
     if (type == nullptr) return true;
-    std::size_t open = type->text.find('(');
-    while (open != std::string::npos && open > 0 && type->text[open - 1] == '%')
-      open = type->text.find('(', open + 1);
+    const std::size_t open = bracket_of_call(type->text);
     if (open == std::string::npos) return true;
     const std::string text = type->text;
     IniValue call = *type;
@@ -473,7 +486,7 @@ bool has_templates(const RawFile& file) {
   return std::any_of(file.sections.begin() + 1, file.sections.end(), [](const RawSection& raw) {
     return std::any_of(raw.section.values.begin(), raw.section.values.end(), [](const IniValue& value) {
       return value.key == kRepeat || value.key == kIf ||
-             (value.key == "type" && value.text.find('(') != std::string::npos) ||
+             (value.key == "type" && bracket_of_call(value.text) != std::string::npos) ||
              lower(value.text).find("%(above)s") != std::string::npos;
     });
   });

@@ -44,7 +44,7 @@ std::string installed_file(const std::string& name, CfgFile which) {
 }  // namespace
 
 std::string find_net_file(const std::string& folder, const std::string& name, CfgFile which) {
-  if (const std::string own = file_in(folder, name, which); !own.empty()) return own;
+  if (std::string own = file_in(folder, name, which); !own.empty()) return own;
   if (std::string installed = installed_file(name, which); !installed.empty()) return installed;
   return (fs::path(folder) / name).string();
 }

@@ -356,7 +356,7 @@ TEST_CASE("a wrong command is named") {
   check_refused({"tarin"}, "unknown command 'tarin'; did you mean 'train'?");
   check_refused({"learn"},
                 "unknown command 'learn'; the commands are train, plan, place, bench, show, predict, export, "
-                "import, make-data, layers, help, "
+                "import, make-data, nets, layers, help, "
                 "completion");
   check_refused({}, "convnet trains convolutional networks");
   check_refused({"layers", "convv"}, "unknown layer type 'convv'; did you mean 'conv'? known: data, ");

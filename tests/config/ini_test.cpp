@@ -327,7 +327,8 @@ TEST_CASE("hostile files are refused in time and memory", "[ini]") {
     }
     const Strings errors = errors_of(text + "[b]\n");
     REQUIRE(errors.size() == 1);
-    CHECK(errors[0].ends_with("is too much: [DEFAULT], %(key)s and templates make more than 16 MiB of this file"));
+    CHECK(errors[0].ends_with(
+        "is too much: [DEFAULT], %(key)s and templates make more than 16 MiB of this file"));
   }
   SECTION("empty references that multiply") {
     std::string text = "[a]\na0=\n";

@@ -109,6 +109,7 @@ TEST_CASE("layers of any type may have their keys in brackets", "[templates]") {
   CHECK(p.text("a", "inputs") == "x,y");
   CHECK(p.text("b", "type") == "pool");
   CHECK(p.text("b", "k") == "3");
+  CHECK(parse("[b]\n[a]\ntype=pool%(above)s(size=3)\n").text("a", "type") == "poolb");
 }
 
 TEST_CASE("sections are repeated with an index and with a list of values", "[templates]") {
@@ -172,6 +173,7 @@ TEST_CASE("%(above)s is the layer above, and labels do not come between data and
   CHECK(p.text("b", "inputs") == "a,x");
   CHECK(error_of("[a]\ninputs=%(above)s\n") ==
         "net.cfg:2: section 'a': 'inputs' refers to '%(above)s', but no section is above this one");
+  CHECK(parse("[b]\n[a]\nx%(above)s=%(above)s,\n  %(above)s=c\n").text("a", "x%(above)s") == "b,\nb=c");
   CHECK(parse("[DEFAULT]\nabove=x\n[a]\nk=%(above)s\n").text("a", "k") == "x");
   CHECK(parse("[b]\n[a]\nabove=x\nk=%(above)s\n").text("a", "k") == "x");
 }
@@ -333,6 +335,8 @@ TEST_CASE("mistakes in the lines of templates", "[templates]") {
         "net.cfg:1: a template without a name: [template NAME(PARAMETERS)]");
   CHECK(error_of("[template t]\n[end]\n[template t]\n[end]\n") ==
         "net.cfg:3: template 't' stands in line 1 already");
+  CHECK(error_of("[a]\n[template t]\n[%(name)s]\n[end]\nk=1\nl=2\n[b]\ntype=t\n") ==
+        "net.cfg:5: key 'k' stands behind the [end] of a template, in no section");
   const Parsed unused = parse("[template t]\n[%(name)s]\n[end]\n");
   CHECK(unused.diagnostics.warnings() == Strings{"net.cfg:1: warning: template 't' is not used"});
 }
@@ -404,4 +408,14 @@ TEST_CASE("keys of a template's layers are set for one of them", "[templates]") 
   CHECK(removed.find("u0")->find("filters")->text == "2");
   CHECK(with_key(file, "u1", "filters", std::nullopt).find("u1")->find("filters") == nullptr);
   CHECK(d.errors().empty());
+  // A type that is a reference is no use of a template, right or wrong.
+  for (const char* type : {"%(t)s", "p%(inputs)sx", "%(none)s", "%"}) {
+    Diagnostics ignored;
+    const IniFile other =
+        parse_ini("net.cfg", "[a]\ntype=" + std::string(type) + "\nt=conv\ninputs=b\n", ignored);
+    CHECK(has_own_key(other, "a", "t"));
+    CHECK(with_value(other, "a", "t", "fc", ignored).text ==
+          "[a]\ntype=" + std::string(type) + "\nt=fc\ninputs=b\n");
+    CHECK(with_key(other, "a", "gpu", "1").find("a")->find("gpu") != nullptr);
+  }
 }
