@@ -89,8 +89,9 @@ class FlatWriter {
       for (const LineRange& part : raw.parts) {
         for (int line = part.first; line <= part.last; ++line) {
           LineEdit& edit = edits_[static_cast<std::size_t>(line - 1)];
+          const bool is_header = line == part.first;
           if (flat.is_plain[i])
-            edit.above = raw.index.contains("above") || file.sections[0].index.contains("above")
+            edit.above = is_header || raw.index.contains("above") || file.sections[0].index.contains("above")
                              ? nullptr
                              : &flat.above[i];
           else

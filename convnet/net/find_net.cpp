@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "convnet/base/error.h"
+#include "convnet/base/names.h"
+
 namespace convnet {
 namespace {
 
@@ -56,7 +59,14 @@ void add_parameters(OptionTexts& texts) {
   const std::string own = folder == texts.end() ? "" : folder->second;
   if (!file_in(own, definition->second, CfgFile::definition).empty()) return;
   fs::path file = installed_file(definition->second, CfgFile::definition);
-  if (file.empty()) return;
+  if (file.empty()) {
+    std::vector<std::string> names = installed_net_files(CfgFile::definition);
+    for (std::string& name : names) name = short_net_name(name);
+    const std::string close = nearest(definition->second, names);
+    if (close.empty()) return;
+    throw InputError("--layer-def " + definition->second +
+                     ": there is no such file, and no net of this name; did you mean '" + close + "'?");
+  }
   file.replace_filename(file.stem().string() + kParameters);
   std::error_code ignored;
   if (fs::exists(file, ignored)) texts["layer-params"] = file.filename().string();

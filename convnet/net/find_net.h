@@ -22,7 +22,8 @@ std::string find_net_file(const std::string& folder, const std::string& name, Cf
 /// program's file, or configs of the source tree that the program was built in. "" if there is neither.
 std::string installed_nets();
 
-/// Gives options that name a net in installed_nets(), but no parameters, those of the net.
+/// Gives options that name a net in installed_nets(), but no parameters, those of the net. Throws InputError
+/// if there is no such file or net, but one whose name is near.
 void add_parameters(OptionTexts& texts);
 
 /// Returns the short name of a definition in installed_nets(): "resnet18" of "resnet18-imagenet.cfg".

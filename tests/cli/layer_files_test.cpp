@@ -462,7 +462,9 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
              Catch::Contains("/wide_resnet50_2.cfg\n"));
   check_refused(data + Args{"--layer-def", "resnet81", "--layer-params", "lenet"},
                 "resnet81: cannot be read: No such file or directory; did you mean 'resnet18'?");
-  check_refused(data + Args{"--layer-def", "resnet81"}, "missing: --layer-params");
+  check_refused(
+      data + Args{"--layer-def", "resnet81"},
+      "--layer-def resnet81: there is no such file, and no net of this name; did you mean 'resnet18'?");
   const Workshop shop;
   write_file(shop / "lenet.cfg", kDefinition);
   check_refused(

@@ -173,6 +173,7 @@ TEST_CASE("%(above)s is the layer above, and labels do not come between data and
   CHECK(p.text("b", "inputs") == "a,x");
   CHECK(error_of("[a]\ninputs=%(above)s\n") ==
         "net.cfg:2: section 'a': 'inputs' refers to '%(above)s', but no section is above this one");
+  CHECK(parse("[b]\n[a%(above)s]\nk=%(above)s\n").text("a%(above)s", "k") == "b");
   CHECK(parse("[b]\n[a]\nx%(above)s=%(above)s,\n  %(above)s=c\n").text("a", "x%(above)s") == "b,\nb=c");
   CHECK(parse("[DEFAULT]\nabove=x\n[a]\nk=%(above)s\n").text("a", "k") == "x");
   CHECK(parse("[b]\n[a]\nabove=x\nk=%(above)s\n").text("a", "k") == "x");

@@ -15,7 +15,8 @@ struct ConfigData {
   std::int64_t classes;
 };
 
-/// Nets of configs/ by name, with the data they are made for. The other nets there are in ready_nets_test.cpp.
+/// Nets of configs/ by name, with the data they are made for. The other nets there are in
+/// ready_nets_test.cpp.
 inline const std::map<std::string, ConfigData>& config_data() {
   static const std::map<std::string, ConfigData> data = {
       {"lenet", {{1, 28, 28}, 10}},
