@@ -170,13 +170,13 @@ void import_command(const std::vector<std::string>& args) {
   how.translate = {asked.output, parse_dims(asked.input_dims)};
   how.pixels = asked.pixels;
   how.data = asked.data;
-  check_outputs({{"--layer-def", asked.definition, "the net is to be written to", kBegins},
-                 {"--layer-params", asked.parameters, "the parameters are to be written to", kBegins}},
-                {named[0]});
-  check_folder(asked.checkpoint);
   ImportedModel model;
   {
     const SourceModel source = read_source_model(named[0]);
+    check_outputs({{"--layer-def", asked.definition, "the net is to be written to", kBegins},
+                   {"--layer-params", asked.parameters, "the parameters are to be written to", kBegins}},
+                  {named[0]});
+    check_folder(asked.checkpoint);
     model = import_model(source, how);
   }
   Checkpoint checkpoint = checkpoint_of(model, asked.definition, asked.parameters);
