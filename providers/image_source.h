@@ -103,6 +103,9 @@ std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hol
                                                const std::string& table = "",
                                                LabelKind kind = LabelKind::automatic);
 
+/// Returns whether a folder holds cuda-convnet2's batches, whose images have one size.
+bool has_image_batches(const std::string& path);
+
 // One function for each form; open_image_source() calls them.
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path);

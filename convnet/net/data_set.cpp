@@ -14,6 +14,7 @@
 #include "convnet/config/ini_lines.h"
 #include "convnet/net/find_net.h"
 #include "convnet/net/ready_nets.h"
+#include "providers/image_source.h"
 
 namespace convnet {
 
@@ -100,8 +101,7 @@ std::string add_data_options(OptionTexts& texts) {
   const bool photographs = provider != texts.end() && provider->second == "image";
   if (photographs && !texts.contains("inner-size") && !texts.contains("image-size")) {
     const std::int64_t side = side_of_net(texts);
-    if (side > 0 && make_provider("image", path->second, 0, {})->reads_files())
-      choose("inner-size", std::to_string(side));
+    if (side > 0 && !has_image_batches(path->second)) choose("inner-size", std::to_string(side));
   }
   return chosen.empty() ? "" : fmt::format("Not given, and chosen for {}: {}", path->second, join(chosen));
 }

@@ -112,6 +112,21 @@ TEST_CASE("a new run finds out how its folder is read, and the side of its net's
   // The images of batches have one size, which may be smaller.
   const Outcome plan = run_well(Args{"plan"} + net + Args{"--data-path", photos.folder / "pickles"});
   CHECK((plan.out + plan.err).find("--inner-size") == std::string::npos);
+  // Photos in one folder are read with their table.
+  std::string table;
+  for (const std::string& name : files_in(folders + "/val")) {
+    for (const std::string& photo : files_in(folders + "/val/" + name)) {
+      std::filesystem::create_directories(photos.folder / "flat");
+      std::filesystem::copy_file(folders + "/val/" + name + "/" + photo,
+                                 photos.folder / "flat" + "/" + name + "-" + photo);
+      table += name + "-" + photo + "," + name + "\n";
+    }
+  }
+  write_file(photos.folder / "table.csv", table);
+  const Outcome tabled =
+      run_well(net + Args{"--epochs", "1", "--data-path", photos.folder / "flat", "--labels",
+                          photos.folder / "table.csv", "--save-file", out + "3"});
+  CHECK(tabled.out.find("--data-provider image, --inner-size 16\n") != std::string::npos);
   const std::string nothing = photos.folder / "nothing";
   const Outcome missing = run_program(net + Args{"--data-path", nothing, "--save-file", out + "2"});
   CHECK(missing.code == 2);
