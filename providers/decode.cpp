@@ -9,9 +9,9 @@
 #include <memory>
 #include <utility>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file_format.h"
-#include "providers/endian.h"
 #include "providers/jpeg.h"
 #include "providers/orientation.h"
 #include "providers/png.h"

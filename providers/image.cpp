@@ -71,9 +71,6 @@ std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions
   return matrices;
 }
 
-/// Returns the usual size of images for crops of this side: 256 for 224.
-int size_around(int inner_size) { return (inner_size * 8 + 3) / 7; }
-
 int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
   if (info.image_size > 0 && options.image_size > 0 && options.image_size != info.image_size)
     throw InputError(
@@ -83,7 +80,7 @@ int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
   constexpr int usual = 256;
   const int size = options.image_size > 0   ? options.image_size
                    : info.image_size > 0    ? info.image_size
-                   : options.inner_size > 0 ? size_around(options.inner_size)
+                   : options.inner_size > 0 ? static_cast<int>(size_around(options.inner_size))
                                             : usual;
   if (options.inner_size > size)
     throw InputError(fmt::format(

@@ -13,6 +13,9 @@ namespace convnet {
 
 class ImageSource;
 
+/// Returns the usual size of images for crops of this side, in pixels: 256 for 224.
+constexpr std::int64_t size_around(std::int64_t inner_size) { return (inner_size * 8 + 3) / 7; }
+
 /// Opens the data set at `path`, which is anything that open_image_source() reads.
 /// - Matrix 0 holds images (C,N,N), where C is ImageOptions::channels() and N is --inner-size, or the image
 ///   size without it. Matrix 1 holds a label for each image: if the image has several, a random one in

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
@@ -209,10 +210,7 @@ NpyHeader read_npy_header(const InputFile& file) {
         fmt::format("{}: is of version {} of the .npy format; 1, 2 and 3 are known", file.path(), version));
   const std::uint64_t width = version == 1 ? 2 : 4;
   if (file.size() < kPrefix + width) throw InputError(file.path() + ": ends within its header");
-  const std::string stored = file.read(kPrefix, width);
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < width; ++i)
-    length |= std::uint64_t{static_cast<unsigned char>(stored[i])} << (8 * i);
+  const std::uint64_t length = little_endian(file.read(kPrefix, width), 0, width);
   const std::uint64_t offset = kPrefix + width + length;
   if (length > kMostHeader || offset > file.size())
     throw InputError(fmt::format("{}: says that its header has {} bytes; the file has {}", file.path(),

@@ -8,20 +8,33 @@
 namespace convnet {
 namespace {
 
+using enum KnownGlobal;
+
 struct NamedGlobal {
   std::string_view module, name;
   KnownGlobal what;
+  PickleNames of = PickleNames::arrays;  ///< the pickles that may name it; those of tensors may name all
 };
-constexpr std::array<NamedGlobal, 9> known_globals = {{
-    {"_codecs", "encode", KnownGlobal::encode},    // Python 3's bytes in protocols 0 to 2,
-    {"__builtin__", "bytes", KnownGlobal::bytes},  // where b'' is bytes()
-    {"builtins", "bytes", KnownGlobal::bytes},
-    {"numpy.core.multiarray", "_reconstruct", KnownGlobal::reconstruct},
-    {"numpy._core.multiarray", "_reconstruct", KnownGlobal::reconstruct},
-    {"numpy.core.multiarray", "scalar", KnownGlobal::scalar},
-    {"numpy._core.multiarray", "scalar", KnownGlobal::scalar},
-    {"numpy", "ndarray", KnownGlobal::ndarray},
-    {"numpy", "dtype", KnownGlobal::dtype},
+constexpr std::array<NamedGlobal, 19> known_globals = {{
+    {"_codecs", "encode", encode},    // Python 3's bytes in protocols 0 to 2,
+    {"__builtin__", "bytes", bytes},  // where b'' is bytes()
+    {"builtins", "bytes", bytes},
+    {"numpy.core.multiarray", "_reconstruct", reconstruct},
+    {"numpy._core.multiarray", "_reconstruct", reconstruct},
+    {"numpy.core.multiarray", "scalar", scalar},
+    {"numpy._core.multiarray", "scalar", scalar},
+    {"numpy", "ndarray", ndarray},
+    {"numpy", "dtype", dtype},
+    {"collections", "OrderedDict", ordered_dict, PickleNames::tensors},
+    {"torch._utils", "_rebuild_tensor", rebuild_tensor, PickleNames::tensors},
+    {"torch._utils", "_rebuild_tensor_v2", rebuild_tensor, PickleNames::tensors},
+    {"torch._utils", "_rebuild_parameter", rebuild_parameter, PickleNames::tensors},
+    {"torch._utils", "_rebuild_parameter_with_state", rebuild_parameter, PickleNames::tensors},
+    {"torch._tensor", "_rebuild_from_type_v2", rebuild_from_type, PickleNames::tensors},
+    {"torch", "Tensor", tensor_class, PickleNames::tensors},
+    {"torch.nn.parameter", "Parameter", tensor_class, PickleNames::tensors},
+    {"torch.nn.parameter", "Buffer", tensor_class, PickleNames::tensors},
+    {"torch", "Size", size, PickleNames::tensors},
 }};
 
 }  // namespace
@@ -74,9 +87,10 @@ bool PickleParser::object_step(unsigned char op) {
 
 void PickleParser::push_global(std::string_view module, std::string_view name) {
   for (const NamedGlobal& known : known_globals)
-    if (known.module == module && known.name == name)
+    if (known.module == module && known.name == name &&
+        (known.of == PickleNames::arrays || names_ == known.of))
       return push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
-  if (names_ == PickleNames::tensors && push_torch_global(module, name)) return;
+  if (names_ == PickleNames::tensors && push_storage_class(module, name)) return;
   fail(fmt::format("it refers to {}.{}; {}", printable(module), printable(name), readable()));
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/printable.h"
 #include "providers/pickle_contents.h"
 
@@ -61,13 +62,7 @@ class PickleParser {
     return taken;
   }
   std::uint64_t take_number(std::size_t bytes, std::endian order = std::endian::little) {
-    std::uint64_t value = 0;
-    const std::string_view taken = take(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) {
-      const std::size_t place = order == std::endian::little ? i : bytes - 1 - i;
-      value |= std::uint64_t{static_cast<unsigned char>(taken[i])} << (8 * place);
-    }
-    return value;
+    return integer_of(take(bytes), 0, bytes, order);
   }
   std::string_view take_line() {
     const std::size_t end = in_.find('\n', at_);
@@ -190,7 +185,7 @@ class PickleParser {
   std::string_view bytes_of(std::uint32_t index, const char* what);
 
   // PyTorch (pickle_tensors.cpp).
-  bool push_torch_global(std::string_view module, std::string_view name);
+  bool push_storage_class(std::string_view module, std::string_view name);
   void push_persistent();
   std::uint32_t reduce_torch(KnownGlobal function, const std::vector<std::uint32_t>& args);
   std::uint32_t make_ordered_dict(const std::vector<std::uint32_t>& args);

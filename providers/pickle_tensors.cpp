@@ -1,4 +1,4 @@
-// The names and calls in a pickle of torch.save: dicts in order, storages, and tensors that view them.
+// The calls in a pickle of torch.save: dicts in order, storages, and tensors that view them.
 #include <algorithm>
 #include <array>
 
@@ -7,23 +7,6 @@
 
 namespace convnet {
 namespace {
-
-struct TorchName {
-  std::string_view module, name;
-  KnownGlobal what;
-};
-constexpr std::array<TorchName, 10> torch_names = {{
-    {"collections", "OrderedDict", KnownGlobal::ordered_dict},
-    {"torch._utils", "_rebuild_tensor", KnownGlobal::rebuild_tensor},
-    {"torch._utils", "_rebuild_tensor_v2", KnownGlobal::rebuild_tensor},
-    {"torch._utils", "_rebuild_parameter", KnownGlobal::rebuild_parameter},
-    {"torch._utils", "_rebuild_parameter_with_state", KnownGlobal::rebuild_parameter},
-    {"torch._tensor", "_rebuild_from_type_v2", KnownGlobal::rebuild_from_type},
-    {"torch", "Tensor", KnownGlobal::tensor_class},
-    {"torch.nn.parameter", "Parameter", KnownGlobal::tensor_class},
-    {"torch.nn.parameter", "Buffer", KnownGlobal::tensor_class},
-    {"torch", "Size", KnownGlobal::size},
-}};
 
 /// The types of numbers, as in the names of classes like torch.FloatStorage.
 constexpr std::array<std::string_view, 12> storage_types = {
@@ -45,12 +28,7 @@ std::int64_t PickleTensor::extent() const {
   return last + 1;
 }
 
-bool PickleParser::push_torch_global(std::string_view module, std::string_view name) {
-  for (const TorchName& known : torch_names) {
-    if (known.module != module || known.name != name) continue;
-    push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
-    return true;
-  }
+bool PickleParser::push_storage_class(std::string_view module, std::string_view name) {
   constexpr std::string_view ending = "Storage";
   if (module != "torch" || !name.ends_with(ending)) return false;
   name.remove_suffix(ending.size());

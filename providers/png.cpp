@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "convnet/base/checksum.h"
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
-#include "providers/endian.h"
 #include "providers/orientation.h"
 
 namespace convnet {

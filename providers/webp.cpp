@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
-#include "providers/endian.h"
 #include "providers/orientation.h"
 
 namespace convnet {

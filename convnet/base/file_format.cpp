@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "convnet/base/checksum.h"
+#include "convnet/base/endian.h"
 
 namespace convnet {
 namespace {
@@ -92,19 +93,12 @@ constexpr FileFormat kOffice{document, "an Office document", kToCsv};
 constexpr FileFormat kPickle{arrays, "a pickle", kToNpy};
 constexpr FileFormat kTfRecord{arrays, "a TFRecord file",
                                "write its images as files in a folder for each class, or in tars"};
-constexpr FileFormat kOnnx{model, "an ONNX model", "convnet import makes a net and a checkpoint of it"};
+constexpr FileFormat kOnnx{importable, "an ONNX model", "convnet import makes a net and a checkpoint of it"};
 constexpr FileFormat kCaffe{model, "a Caffe model", ""};
 constexpr FileFormat kSafetensors{model, "a safetensors file", kToInitFrom};
 constexpr FileFormat kWebPage{web_page, "a web page", kDownload};
 constexpr FileFormat kXml{document, "an XML file", ""};
 constexpr FileFormat kNetpbm{other_picture, "a PBM, PGM or PPM picture", kToPicture};
-
-std::uint64_t little_endian(std::string_view bytes, std::size_t at, std::size_t count) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    value |= std::uint64_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
-  return value;
-}
 
 /// Returns which zip this is, by the name of its first file.
 const FileFormat* zip_format(std::string_view first) {

@@ -13,8 +13,9 @@ enum class FileKind {
   archive,     ///< many files in one
   picture,     ///< one that is read
   other_picture,
-  arrays,  ///< numbers of other programs
-  model,   ///< a trained net or its weights
+  arrays,      ///< numbers of other programs
+  model,       ///< a trained net or its weights
+  importable,  ///< a trained net of which convnet import makes one
   web_page,
   document
 };

@@ -2,25 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/small_floats.h"
 
 namespace convnet {
 namespace {
 
-template <class T>
-T loaded(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-float f64_number(const char* bytes) { return static_cast<float>(loaded<double>(bytes)); }
-float f32_number(const char* bytes) { return loaded<float>(bytes); }
-
-float f16_number(const char* bytes) { return from_f16(loaded<std::uint16_t>(bytes)); }
-float bf16_number(const char* bytes) { return from_bf16(loaded<std::uint16_t>(bytes)); }
+float f64_number(const char* bytes) { return static_cast<float>(from_bytes<double>(bytes)); }
+float f32_number(const char* bytes) { return from_bytes<float>(bytes); }
+float f16_number(const char* bytes) { return from_f16(from_bytes<std::uint16_t>(bytes)); }
+float bf16_number(const char* bytes) { return from_bf16(from_bytes<std::uint16_t>(bytes)); }
 
 constexpr std::array<StoredType, 17> stored_types = {{
     {"F64", 8, f64_number},

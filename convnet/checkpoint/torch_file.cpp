@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
@@ -211,12 +212,11 @@ std::map<std::string_view, Place> find_numbers(const std::string& contents, std:
     const std::string_view key = keys[i].string("a key of numbers");
     const auto storage = storages.find(key);
     if (storage == storages.end()) keys[i].fail("numbers are in the file that nothing refers to");
-    std::uint64_t count = 0;
-    if (contents.size() - at < sizeof count) keys[i].fail("the file is truncated: the numbers are missing");
-    for (std::size_t b = 0; b < sizeof count; ++b)
-      count |= std::uint64_t{static_cast<unsigned char>(contents[at + b])}
-               << (8 * (big_endian ? sizeof count - 1 - b : b));
-    at += sizeof count;
+    constexpr std::size_t kCount = 8;  // bytes
+    if (contents.size() - at < kCount) keys[i].fail("the file is truncated: the numbers are missing");
+    const std::uint64_t count =
+        integer_of(contents, at, kCount, big_endian ? std::endian::big : std::endian::little);
+    at += kCount;
     const auto size = static_cast<std::uint64_t>(type_of(*storage->second).bytes);
     if (count > (contents.size() - at) / size)
       keys[i].fail(

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
 
@@ -19,27 +20,20 @@ constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kEnd64PlaceBytes = 20,
 /// Fields that do not fit have this value and stand in a zip64 record.
 constexpr std::uint64_t kNot16 = 0xffff, kNot32 = 0xffffffff;
 
-std::uint64_t number(std::string_view bytes, std::size_t at, std::size_t count) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    value |= std::uint64_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
-  return value;
-}
-
 /// Takes the 8-byte numbers of an entry's zip64 record from its extra fields; those that are there replace
 /// the fields that did not fit, in this order.
 void take_zip64(std::string_view extra, std::uint64_t& size, std::uint64_t& stored_size,
                 std::uint64_t& header) {
   while (extra.size() >= 4) {
-    const std::uint64_t kind = number(extra, 0, 2);
-    const auto length = static_cast<std::size_t>(number(extra, 2, 2));
+    const std::uint64_t kind = little_endian(extra, 0, 2);
+    const auto length = static_cast<std::size_t>(little_endian(extra, 2, 2));
     extra.remove_prefix(4);
     std::string_view field = extra.substr(0, length);
     extra.remove_prefix(std::min(length, extra.size()));
     if (kind != 1) continue;
     for (std::uint64_t* value : {&size, &stored_size, &header}) {
       if (*value != kNot32 || field.size() < 8) continue;
-      *value = number(field, 0, 8);
+      *value = little_endian(field, 0, 8);
       field.remove_prefix(8);
     }
   }
@@ -55,24 +49,24 @@ ZipArchive::ZipArchive(const InputFile& file) : file_(file) {
   // A comment may follow the record, so the last mark whose comment ends with the file counts.
   std::size_t end = tail.rfind(kEndMark);
   while (end != std::string::npos &&
-         (tail.size() - end < kEndBytes || number(tail, end + 20, 2) != tail.size() - end - kEndBytes))
+         (tail.size() - end < kEndBytes || little_endian(tail, end + 20, 2) != tail.size() - end - kEndBytes))
     end = end == 0 ? std::string::npos : tail.rfind(kEndMark, end - 1);
   if (end == std::string::npos)
     fail("is no whole zip archive: the index at its end is missing; perhaps a download that was broken off");
-  std::uint64_t count = number(tail, end + 10, 2), bytes = number(tail, end + 12, 4),
-                begin = number(tail, end + 16, 4);
+  std::uint64_t count = little_endian(tail, end + 10, 2), bytes = little_endian(tail, end + 12, 4),
+                begin = little_endian(tail, end + 16, 4);
   if (count == kNot16 || bytes == kNot32 || begin == kNot32) {
     const std::uint64_t end_at = file.size() - tail_bytes + end;
     const std::string place =
         end_at < kEnd64PlaceBytes ? "" : file.read(end_at - kEnd64PlaceBytes, kEnd64PlaceBytes);
     if (place.starts_with(kEnd64PlaceMark)) {
-      const std::uint64_t at = number(place, 8, 8);
+      const std::uint64_t at = little_endian(place, 8, 8);
       if (at > file.size() || file.size() - at < kEnd64Bytes) fail("is damaged: its index is not in it");
       const std::string end64 = file.read(at, kEnd64Bytes);
       if (!end64.starts_with(kEnd64Mark)) fail("is damaged: its index is not where it should be");
-      count = number(end64, 32, 8);
-      bytes = number(end64, 40, 8);
-      begin = number(end64, 48, 8);
+      count = little_endian(end64, 32, 8);
+      bytes = little_endian(end64, 40, 8);
+      begin = little_endian(end64, 48, 8);
     }
   }
   if (begin > file.size() || bytes > file.size() - begin) fail("is damaged: its index is not in it");
@@ -85,13 +79,13 @@ void ZipArchive::read_index(std::uint64_t begin, std::uint64_t bytes, std::uint6
   for (std::uint64_t i = 0; i < count; ++i) {
     if (rest.size() < kIndexBytes || !rest.starts_with(kIndexMark))
       fail(fmt::format("is damaged: its index has {} of {} entries", i, count));
-    const std::uint64_t name_bytes = number(rest, 28, 2), extra_bytes = number(rest, 30, 2),
-                        all = kIndexBytes + name_bytes + extra_bytes + number(rest, 32, 2);
+    const std::uint64_t name_bytes = little_endian(rest, 28, 2), extra_bytes = little_endian(rest, 30, 2),
+                        all = kIndexBytes + name_bytes + extra_bytes + little_endian(rest, 32, 2);
     if (rest.size() < all) fail(fmt::format("is damaged: its index has {} of {} entries", i, count));
-    const bool encrypted = (number(rest, 8, 2) & 1) != 0;
-    const std::uint64_t method = number(rest, 10, 2);
-    std::uint64_t stored_size = number(rest, 20, 4);
-    Entry entry{number(rest, 42, 4), number(rest, 24, 4), method == 0 && !encrypted};
+    const bool encrypted = (little_endian(rest, 8, 2) & 1) != 0;
+    const std::uint64_t method = little_endian(rest, 10, 2);
+    std::uint64_t stored_size = little_endian(rest, 20, 4);
+    Entry entry{little_endian(rest, 42, 4), little_endian(rest, 24, 4), method == 0 && !encrypted};
     take_zip64(rest.substr(kIndexBytes + name_bytes, extra_bytes), entry.bytes, stored_size, entry.header);
     std::string name(rest.substr(kIndexBytes, name_bytes));
     if (entry.stored && stored_size != entry.bytes)
@@ -122,7 +116,8 @@ std::string ZipArchive::read(const std::string& name, std::uint64_t offset, std:
   if (e.header > file_.size() || file_.size() - e.header < kHeaderBytes) outside();
   const std::string header = file_.read(e.header, kHeaderBytes);
   if (!header.starts_with(kHeaderMark)) outside();
-  const std::uint64_t begin = e.header + kHeaderBytes + number(header, 26, 2) + number(header, 28, 2);
+  const std::uint64_t begin =
+      e.header + kHeaderBytes + little_endian(header, 26, 2) + little_endian(header, 28, 2);
   if (begin > file_.size() || e.bytes > file_.size() - begin) outside();
   if (offset > e.bytes || bytes > e.bytes - offset)
     fail(fmt::format("'{}' in it has {} bytes; {} from byte {} on are needed", printable(name), e.bytes,

@@ -8,7 +8,6 @@
 #include "convnet/base/error.h"
 #include "convnet/base/names.h"
 #include "convnet/base/printable.h"
-#include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/net/data_set.h"

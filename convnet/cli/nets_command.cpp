@@ -1,7 +1,6 @@
 // `convnet nets` lists the nets that come with the program.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
@@ -10,18 +9,10 @@
 #include "convnet/net/find_net.h"
 #include "convnet/net/options.h"
 #include "convnet/net/ready_nets.h"
+#include "convnet/plan/print.h"
 
 namespace convnet {
 namespace {
-
-/// Returns "11.7 M" for 11689512.
-std::string short_number(double value) {
-  for (const auto& [unit, name] : {std::pair{1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
-    if (value >= unit) return fmt::format("{:.3g} {}", value / unit, name);
-  return fmt::format("{:.0f}", value);
-}
-
-std::string image_text(const Dims& image) { return fmt::format("{}", fmt::join(image, "x")); }
 
 nlohmann::json nets_json(const std::vector<ReadyNet>& nets) {
   nlohmann::json all = nlohmann::json::array();
@@ -55,9 +46,8 @@ void nets_command(const std::vector<std::string>& args) {
   fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", "net", "parameters", "multiply-adds", "images",
              "what it is");
   for (const ReadyNet& net : nets) {
-    fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", net.name,
-               short_number(static_cast<double>(net.parameters)), short_number(net.multiply_adds),
-               image_text(net.header.image), net.header.summary);
+    fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", net.name, scaled(static_cast<double>(net.parameters)),
+               scaled(net.multiply_adds), to_string(net.header.image), net.header.summary);
     if (!net.header.measured.empty()) fmt::print("{:<62}  measured: {}\n", "", net.header.measured);
   }
   fmt::print(

@@ -154,8 +154,8 @@ PredictInputs::Piece PredictInputs::next(std::size_t most) {
       in_stdin_ = true;
       lines_ = 0;
       if (list_) stdin_ = StdinReader(std::move(*list_));
-      no_lines_ = paths_ + ": has no names of files or folders, a line each";
-      paths_.clear();
+      lines_of_ = std::exchange(paths_, "");
+      no_lines_ = lines_of_ + ": has no names of files or folders, a line each";
     } else {
       if (has_some && named_.front() == kStdin) break;
       list(named_.front());
@@ -196,6 +196,7 @@ void PredictInputs::list_file(const std::string& path) {
 void PredictInputs::open_stdin() {
   if (!stdin_.is_file()) {
     in_stdin_ = true;
+    lines_of_ = kStdin;
     no_lines_ = "-: stdin is empty; it should have names of files or folders, a line each, or an image";
     return;
   }
@@ -214,7 +215,7 @@ void PredictInputs::list_line() {
   std::optional<std::string> line = stdin_.line();
   if (!line) {
     in_stdin_ = false;
-    if (lines_ == 0) leave_out(no_lines_.substr(0, no_lines_.find(": ")), no_lines_);
+    if (lines_ == 0) leave_out(lines_of_, no_lines_);
     return;
   }
   // Lists that were made on Windows may begin with a mark, and have lines that end with CR and LF.

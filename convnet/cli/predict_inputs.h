@@ -77,7 +77,8 @@ class PredictInputs {
   std::string paths_;  ///< list of names that comes after named_; "": there is none, or it is being read
   StdinReader stdin_;
   bool in_stdin_ = false;
-  std::string no_lines_;   ///< what to say if stdin or the list has no names
+  /// The name of stdin or of the list, and what to say of it if it has no names.
+  std::string lines_of_, no_lines_;
   std::size_t lines_ = 0;  ///< of stdin or the list, with a name
 };
 

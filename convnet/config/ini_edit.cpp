@@ -56,7 +56,7 @@ void replace_value(std::vector<std::string>& lines, std::size_t line, const std:
   for (std::size_t i = line; i < end; ++i) lines[i].clear();
 }
 
-/// What the lines of a file say about one section, which may be DEFAULT.
+/// The places where the lines of a file have one section, which may be DEFAULT.
 struct SectionLines {
   bool is_plain = false;  ///< the file has it as it is
   bool is_use = false;    ///< the file uses a template by this name, or repeats it

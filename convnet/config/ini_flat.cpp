@@ -62,7 +62,7 @@ std::string with_above(std::string_view line, const std::string& above) {
   return out;
 }
 
-/// What the flat file has in place of a line.
+/// A change that makes a line of the file one of the flat file.
 struct LineEdit {
   bool is_dropped = false;
   std::string instead = {};

@@ -42,7 +42,7 @@ class References {
   std::vector<bool> referred_to;
 
  private:
-  /// What becomes of a reference to a key that no scope has.
+  /// Says whether references to keys that no scope has are replaced.
   enum class OtherKeys { replaced, kept };
   struct Replacement {
     const RawSection& section;

@@ -77,13 +77,13 @@ std::string translated(const std::string& section, CfgFile wanted) {
 std::string foreign_net(std::string_view bytes, CfgFile wanted) {
   bytes = without_byte_order_mark(bytes);
   if (const FileFormat* format = find_binary_format(bytes);
-      format != nullptr && (format->kind == FileKind::model || format->kind == FileKind::arrays ||
-                            format->kind == FileKind::archive)) {
+      format != nullptr && (format->kind == FileKind::model || format->kind == FileKind::importable ||
+                            format->kind == FileKind::arrays || format->kind == FileKind::archive)) {
     const std::string cure = format->cure;
-    if (std::string_view(format->name) == "an ONNX model")
-      return "is an ONNX model, not a layer file; " + cure;
-    return std::string("is ") + format->name + ", not a layer file" + translated("", wanted) +
-           (format->kind == FileKind::model && !cure.empty() ? "; " + cure : "");
+    const bool of_weights = format->kind == FileKind::model && !cure.empty();
+    return std::string("is ") + format->name + ", not a layer file" +
+           (format->kind == FileKind::importable ? "" : translated("", wanted)) +
+           (format->kind == FileKind::importable || of_weights ? "; " + cure : "");
   }
   if (is_darknet(bytes)) return "is a cfg of Darknet" + translated("darknet", wanted);
   if (is_prototxt(bytes)) return "is a prototxt, as of Caffe" + translated("caffe", wanted);

@@ -11,7 +11,7 @@
 
 namespace convnet {
 
-/// What the comments at the top of a definition say about the net:
+/// The facts about a net that the comments at the top of its definition state:
 ///
 ///     # resnet18: residual net of 18 layers (arXiv 1512.03385).
 ///     # input: 3x224x224, 1000 classes

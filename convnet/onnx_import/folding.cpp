@@ -322,12 +322,9 @@ ConstantPtr folded_transpose(const OperatorCall& call) {
   std::vector<Integer> perm(c.dims.size());
   std::iota(perm.rbegin(), perm.rend(), 0);
   perm = call.integers("perm", perm);
-  std::vector<Integer> sorted = perm;
-  std::sort(sorted.begin(), sorted.end());
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (sorted[i] != static_cast<Integer>(i) || perm.size() != c.dims.size())
-      throw CannotImport("perm is no order of its axes");
-  if (perm.size() != c.dims.size()) throw CannotImport("perm is no order of its axes");
+  std::vector<Integer> axes(c.dims.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (!std::ranges::is_permutation(perm, axes)) throw CannotImport("perm is no order of its axes");
   const Dims strides = strides_of(c.dims);
   Dims dims, of_result;
   for (const Integer axis : perm) {

@@ -15,6 +15,7 @@
 #include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/graph.h"
+#include "providers/image.h"
 
 namespace convnet {
 namespace {
@@ -110,7 +111,7 @@ Dims chosen_stored(const SourceModel& model, const ImportedModel& net) {
     return fits ? stored : Dims{};
   }
   const auto said = to_number<std::int64_t>(entry(model, "image_size"));
-  const std::int64_t usual = side <= kSmall ? side : std::min(kMost, (side * 8 + 3) / 7);
+  const std::int64_t usual = side <= kSmall ? side : std::min(kMost, size_around(side));
   const std::int64_t size = said && *said >= side && *said <= kMost ? *said : usual;
   return size > side ? Dims{channels, size, size} : Dims{};
 }

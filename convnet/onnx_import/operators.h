@@ -15,8 +15,8 @@
 
 namespace convnet {
 
-/// What becomes of a tensor of the model. std::monostate stands for a tensor that could not be made, because
-/// an operator below it was refused.
+/// The form that an import gives a tensor of the model. std::monostate stands for a tensor that could not be
+/// made, because an operator below it was refused.
 using SourceValue = std::variant<std::monostate, ConstantPtr, Activation>;
 
 /// An operator with the values of its inputs. Its functions throw CannotImport if an input or attribute is

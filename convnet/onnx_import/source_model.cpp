@@ -261,7 +261,7 @@ SourceModel parse(const std::string& name, const std::string& bytes, const std::
   const auto not_onnx = [&](const std::string& why) {
     const std::string_view first = std::string_view(bytes).substr(0, kFormatBytes);
     const FileFormat* format = find_format(first);
-    const bool other = format != nullptr && std::string_view(format->name) != "an ONNX model";
+    const bool other = format != nullptr && format->kind != FileKind::importable;
     return InputError(name + ": " + (other ? other_format_text(first, "an ONNX model", why) : why));
   };
   try {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 
+#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/printable.h"
@@ -27,13 +27,6 @@ constexpr std::size_t kMostDims = 16;
 namespace field {
 constexpr unsigned dims = 1, data_type = 2, float_data = 4, int32_data = 5, int64_data = 7, name = 8,
                    raw_data = 9, double_data = 10, uint64_data = 11, external_data = 13, data_location = 14;
-}
-
-template <class T>
-T from_bytes(const char* bytes) {
-  T value{};
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
 }
 
 /// An element type of ONNX: its size in raw bytes, and how an element becomes a number.

@@ -192,7 +192,7 @@ void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std
   for (const int m : microbatches) devices.push_back(at_.node->device(m));
   const Exchange& exchange = emitter_.exchange(devices);
   if (exchange.stages() == 1) return merge_kept(microbatches, from, into, dims, merge);
-  const Merging all{exchange, microbatches, from, into, dims, merge};
+  const Merging all{exchange, exchange.whole(0), microbatches, from, into, dims, merge};
   const auto own = std::find(microbatches.begin(), microbatches.end(), at_.microbatch) - microbatches.begin();
   bring_merged(all, static_cast<int>(own));
 }
@@ -213,7 +213,7 @@ void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::ve
 void PlanBuilder::bring_merged(const Merging& all, int member) {
   const int microbatch = all.microbatches[static_cast<std::size_t>(member)];
   if (states_[at_.node->id][static_cast<std::size_t>(microbatch)].kept.contains(all.into[0])) return;
-  const Exchange::Hop hop = all.exchange.hop(member, all.exchange.whole(0));
+  const Exchange::Hop hop = all.exchange.hop(member, all.share);
   const bool owner = hop.stage == all.exchange.stages();
   std::vector<Value> values;
   if (owner) {
@@ -240,7 +240,7 @@ PlanBuilder::Statistics PlanBuilder::merged_by_stage(const Merging& all, int sta
     return own;
   }
   std::vector<Statistics> parts;
-  for (const int sender : all.exchange.senders(stage, member, all.exchange.whole(0)))
+  for (const int sender : all.exchange.senders(stage, member, all.share))
     parts.push_back(merged_by_stage(all, stage - 1, sender));
   if (parts.size() == 1) return parts[0];
   Statistics merged;

@@ -83,6 +83,7 @@ class PlanBuilder : public Lowering {
   /// The arguments of merge_replicas(), and the replicas of the run, which exchange their statistics.
   struct Merging {
     const Exchange& exchange;
+    const Exchange::Share share;  ///< all of what the first member makes
     const std::vector<int>& microbatches;
     const std::vector<std::string>& from;
     const std::vector<std::string>& into;

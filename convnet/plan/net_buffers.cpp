@@ -127,11 +127,10 @@ class NetBuffersBuilder {
     if (cut && shards < node.replicas()) first = std::exchange(next_owner_, next_owner_ + shards);
     for (const SharedRange& range : shard_ranges(node, layout.bytes(), first, shards)) {
       UpdateShard shard;
-      shard.replica = range.share.owner;
       shard.share = range.share;
       shard.begin = range.begin / size_of(DataType::f32);
       shard.count = range.bytes / size_of(DataType::f32);
-      const DeviceId device = node.device(shard.replica);
+      const DeviceId device = node.device(shard.owner());
       const TensorDesc floats{{shard.count}, DataType::f32, nullptr};
       shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
       if (node.update_period > graph_.passes)
@@ -139,7 +138,7 @@ class NetBuffersBuilder {
       if (keeps_squares(spec.learning.rule()))
         shard.squares = add("squares " + w.name, BufferKind::squares, device, floats);
       w.shards.push_back(shard);
-      add_average(w, node, {shard.replica, shard.begin, shard.count, BufferId()});
+      add_average(w, node, {shard.owner(), shard.begin, shard.count, BufferId()});
     }
     return w;
   }

@@ -121,12 +121,13 @@ struct Task {
 
 /// A part of a matrix that one replica updates: a range of the weights' flat memory.
 struct UpdateShard {
-  int replica = 0;                    ///< the replica that updates it, its owner
-  Exchange::Share share;              ///< of the owner's, in the exchange of the replicas
+  Exchange::Share share;              ///< of the replica that updates it, in the exchange of the replicas
   std::int64_t begin = 0, count = 0;  ///< in floats
   BufferId increment;                 ///< holds `count` floats
   BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch
   BufferId squares;                   ///< likewise; none unless the optimiser keeps squares
+
+  int owner() const { return share.owner; }  ///< the replica that updates it
 };
 
 /// A part of a matrix whose running average one replica keeps: a range of the weights' flat memory.

@@ -97,7 +97,7 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
     if (shard.count == 0) continue;
     Step step;
     step.node = w.node;
-    step.device = owner.device(shard.replica);
+    step.device = owner.device(shard.owner());
     step.sums = w.weights.size() > 1;
     step.matrix = matrix;
     step.scaled = clips_ || (learning.trust > 0 && !plain);
@@ -109,14 +109,14 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
                  .accumulates = accumulates,
                  .rule = plain ? UpdateRule::momentum : learning.rule(),
                  .rounds = !w.rounded.empty()};
-    step.weights = range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write,
+    step.weights = range_of(w.weights[static_cast<std::size_t>(shard.owner())], Access::read_write,
                             shard.begin, shard.count);
     step.increment = {shard.increment, Access::read_write};
     step.gradients = added[s];
     if (accumulates) step.kept.push_back({shard.accumulator, Access::read_write});
     if (keeps_squares(step.part.rule)) step.kept.push_back({shard.squares, Access::read_write});
     if (step.part.rounds)
-      step.kept.push_back(range_of(w.rounded[static_cast<std::size_t>(shard.replica)], Access::read_write,
+      step.kept.push_back(range_of(w.rounded[static_cast<std::size_t>(shard.owner())], Access::read_write,
                                    shard.begin, shard.count, DataType::bf16));
     steps_.push_back(std::move(step));
   }
@@ -381,9 +381,9 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   if (!c.acts() || plan_.phase != Phase::train) return;
   const UpdateShard& all = w.shards[0];
   place.node = w.node;
-  place.device = graph_.nodes[w.node].device(all.replica);
+  place.device = graph_.nodes[w.node].device(all.owner());
   const bool accumulates = all.accumulator.exists();
-  const BufferId replica = w.weights[static_cast<std::size_t>(all.replica)];
+  const BufferId replica = w.weights[static_cast<std::size_t>(all.owner())];
   const Constrain op{emitter_.buffer(replica).desc,
                      c.outer,
                      c.groups,
@@ -406,7 +406,7 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
   const Exchange& exchange = exchange_of(w);
   for (int replica = 0; replica < graph_.nodes[w.node].replicas(); ++replica) {
     for (const UpdateShard& shard : shards) {
-      if (shard.replica == replica || shard.count == 0) continue;
+      if (shard.owner() == replica || shard.count == 0) continue;
       const Exchange::Hop hop = exchange.hop(replica, shard.share);
       const BufferId from = w.weights[static_cast<std::size_t>(hop.receiver)];
       const BufferId to = w.weights[static_cast<std::size_t>(replica)];
@@ -459,7 +459,6 @@ void UpdateWriter::broadcast_state(const Node& node, int from, TaskPlace place) 
     if (!node.layer->weights[i].state) continue;
     const WeightBuffers& w = weights(node, i);
     UpdateShard whole;
-    whole.replica = from;
     whole.share = exchange_of(w).whole(from);
     whole.count = emitter_.buffer(w.weights[0]).bytes / size_of(DataType::f32);
     add_fetches(w, {whole}, fetches);

@@ -36,8 +36,7 @@ WeightLayout layout_for(const OpDesc& op, const TensorDesc& wanted, bool trainin
 std::vector<WeightLayout> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
                                                 const Target& target) {
   std::vector<WeightLayout> layouts;
-  for (const WeightSpec& spec : node.layer->weights)
-    layouts.push_back({{spec.dims, DataType::f32, nullptr}});
+  for (const WeightSpec& spec : node.layer->weights) layouts.push_back({{spec.dims, DataType::f32, nullptr}});
   Microbatch microbatch;
   microbatch.images = images;
   microbatch.training = microbatch.random = training;

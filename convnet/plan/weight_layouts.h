@@ -19,9 +19,9 @@ struct WeightLayout {
   std::optional<TensorDesc> rounded = {};
 };
 
-/// Returns the layout of each matrix of `node`: the one in which the layer's product (Layer::products()) reads
-/// it for a microbatch of `images` images. If the product reads another type, a training step converts the
-/// weights anyway, and they get the layout of their gradient. Matrices of no product are plain.
+/// Returns the layout of each matrix of `node`: the one in which the layer's product (Layer::products())
+/// reads it for a microbatch of `images` images. If the product reads another type, a training step converts
+/// the weights anyway, and they get the layout of their gradient. Matrices of no product are plain.
 /// `training` says whether the net learns.
 std::vector<WeightLayout> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
                                                 const Target& target);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/catch.h"
+#include "tests/config/parsed.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -14,27 +15,7 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-struct Parsed {
-  IniFile ini;
-  Diagnostics diagnostics;
-  const Strings& errors() const { return diagnostics.errors(); }
-  const Strings& warnings() const { return diagnostics.warnings(); }
-  bool clean() const { return errors().empty() && warnings().empty(); }
-  const IniValue& value(const char* section, const char* key) const {
-    const IniSection* s = ini.find(section);
-    REQUIRE(s);
-    const IniValue* v = s->find(key);
-    REQUIRE(v);
-    return *v;
-  }
-  std::string text(const char* section, const char* key) const { return value(section, key).text; }
-};
-
-Parsed parse(std::string text) {
-  Parsed parsed;
-  parsed.ini = parse_ini("net.cfg", std::move(text), parsed.diagnostics);
-  return parsed;
-}
+Parsed parse(std::string text) { return Parsed(std::move(text)); }
 
 /// Value of key "k" written as `line` in a section of its own.
 std::string value_of(const std::string& line) {

@@ -7,33 +7,12 @@
 #include "convnet/config/ini_expression.h"
 #include "convnet/config/ini_flat.h"
 #include "tests/catch.h"
+#include "tests/config/parsed.h"
 
 using namespace convnet;
 using Strings = std::vector<std::string>;
 
 namespace {
-
-struct Parsed {
-  IniFile ini;
-  Diagnostics diagnostics;
-  Strings names() const {
-    Strings all;
-    for (const IniSection& s : ini.sections) all.push_back(s.name);
-    return all;
-  }
-  std::string text(const char* section, const char* key) const {
-    const IniSection* s = ini.find(section);
-    INFO(section << "." << key);
-    REQUIRE(s);
-    const IniValue* v = s->find(key);
-    REQUIRE(v);
-    return v->text;
-  }
-  bool has(const char* section, const char* key) const {
-    const IniSection* s = ini.find(section);
-    return s != nullptr && s->find(key) != nullptr;
-  }
-};
 
 /// The sections as text, to compare two files.
 std::string printed(const IniFile& file) {
@@ -50,8 +29,7 @@ std::string printed(const IniFile& file) {
 
 /// Parses a file, and checks that its flat form says the same.
 Parsed parse(const std::string& text) {
-  Parsed p;
-  p.ini = parse_ini("net.cfg", text, p.diagnostics);
+  Parsed p(text);
   if (!p.diagnostics.has_errors()) {
     Diagnostics of_flat;
     const IniFile flat = parse_ini("net.cfg", flat_text(p.ini), of_flat);

@@ -18,19 +18,9 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy as np
-    import onnx
-    from onnx import shape_inference
-    from evaluate import evaluate
-except ImportError as error:
-    print(f"SKIPPED: {sys.executable} cannot import a package ({error}); Debian's is python3-onnx, and CONVNET_ONNX_PYTHON "
-          "names a Python that has it")
-    sys.exit(77)
-try:
-    import onnxruntime
-except ImportError:
-    onnxruntime = None
+from packages import numpy as np, onnx, onnxruntime
+from onnx import shape_inference
+from evaluate import evaluate
 
 TOLERANCE = 1e-4
 NETS = ["layers", "lenet", "cifar-quick", "cifar10-11pct", "wrn-16-4", "resnet18-imagenet", "mobilenet-v3-small-imagenet"]

@@ -17,20 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy as np
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-    from evaluate import evaluate
-except ImportError as error:
-    print(f"SKIPPED: {sys.executable} cannot import a package ({error}); Debian's is python3-onnx, and CONVNET_ONNX_PYTHON "
-          "names a Python that has it")
-    sys.exit(77)
-try:
-    import onnxruntime
-    onnxruntime.set_default_logger_severity(3)
-except ImportError:
-    onnxruntime = None
+from packages import numpy as np, onnx, onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from evaluate import evaluate
 
 TOLERANCE = 1e-4
 PROGRAM, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
