@@ -17,23 +17,33 @@ inline std::size_t index(const Dims& dims, std::int64_t a, std::int64_t b, std::
   return static_cast<std::size_t>(((a * dims[1] + b) * dims[2] + c) * dims[3] + d);
 }
 
-/// Calls visit(src index, weight index, dst index, output channel) for every multiplication of a convolution.
+/// Calls visit(src index, weight index, dst index) for every multiplication of a convolution. The columns of
+/// the output are the innermost loop, so that nothing is multiplied and no border asked for in it.
 template <class Visit>
 void for_each_product(const ConvGeometry& g, const Visit& visit) {
   const std::int64_t c_per_group = g.c / g.groups, k_per_group = g.k / g.groups;
   const Dims src = g.src(), weights = g.weights(), dst = g.dst();
+  const auto step = static_cast<std::size_t>(g.stride);
   for (std::int64_t n = 0; n < g.n; ++n)
     for (std::int64_t k = 0; k < g.k; ++k)
-      for (std::int64_t oy = 0; oy < g.oh; ++oy)
-        for (std::int64_t ox = 0; ox < g.ow; ++ox)
-          for (std::int64_t c = 0; c < c_per_group; ++c)
-            for (std::int64_t fy = 0; fy < g.filter; ++fy)
-              for (std::int64_t fx = 0; fx < g.filter; ++fx) {
-                const std::int64_t y = oy * g.stride - g.pad + fy, x = ox * g.stride - g.pad + fx;
-                if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
-                visit(index(src, n, k / k_per_group * c_per_group + c, y, x), index(weights, k, c, fy, fx),
-                      index(dst, n, k, oy, ox));
-              }
+      for (std::int64_t c = 0; c < c_per_group; ++c)
+        for (std::int64_t fy = 0; fy < g.filter; ++fy)
+          for (std::int64_t fx = 0; fx < g.filter; ++fx) {
+            // The columns whose windows have this tap within the image.
+            std::int64_t first = 0, end = g.ow;
+            while (first < end && first * g.stride - g.pad + fx < 0) ++first;
+            while (end > first && (end - 1) * g.stride - g.pad + fx >= g.w) --end;
+            if (first == end) continue;
+            const std::size_t w = index(weights, k, c, fy, fx);
+            for (std::int64_t oy = 0; oy < g.oh; ++oy) {
+              const std::int64_t y = oy * g.stride - g.pad + fy;
+              if (y < 0 || y >= g.h) continue;
+              std::size_t s =
+                  index(src, n, k / k_per_group * c_per_group + c, y, first * g.stride - g.pad + fx);
+              std::size_t d = index(dst, n, k, oy, first);
+              for (std::int64_t ox = first; ox < end; ++ox, s += step, ++d) visit(s, w, d);
+            }
+          }
 }
 
 /// dst += bias, per channel of (N,C,...).
