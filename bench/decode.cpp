@@ -1,6 +1,6 @@
-// Decodes the images of a folder, again and again on one core: libjpeg-turbo's own decoding of the whole
-// image, and what provider "image" does with it (decoding, scaling, a random crop). Prints a line for each;
-// bench/decode runs it.
+// Reads the images of a folder, again and again on one core: libjpeg-turbo's own decoding of whole images,
+// and what provider "image" makes of them for training: random crops of scaled images, and random resized
+// crops. bench/decode runs it.
 #include <turbojpeg.h>
 
 #include <algorithm>
@@ -16,18 +16,17 @@
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/median.h"
-#include "convnet/base/philox.h"
-#include "providers/decode.h"
-#include "providers/resize.h"
+#include "providers/image.h"
 
 namespace {
 
 using namespace convnet;
 
-double seconds_of(const std::function<void()>& work) {
+/// Returns the images per second of some work that returns how many it did.
+double speed_of(const std::function<double()>& work) {
   const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double images = work();
+  return images / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Pixels of the last image are left in `pixels`.
@@ -50,34 +49,34 @@ void run(const std::string& folder, int image_size, int inner_size, int rounds) 
       files.push_back(read_whole_file(entry.path().string()));
   if (files.empty()) throw InputError(folder + ": there is no .jpg or .jpeg in it");
   std::vector<unsigned char> pixels;
-  std::uint32_t image = 0;
   const auto alone = [&] {
     for (const std::string& bytes : files) decode_alone(bytes, pixels);
+    return static_cast<double>(files.size());
   };
-  const auto ours = [&] {
-    for (const std::string& bytes : files) {
-      const DecodedImage decoded = decode_image(bytes, "image", image_size);
-      const ImageSize size = scaled_to_shorter_side({decoded.height, decoded.width}, image_size);
-      const Philox4x32 random = philox(1, ++image, 0, 0, 0);
-      const auto place = [&](std::uint32_t word, int side) {
-        return static_cast<int>(word % static_cast<std::uint32_t>(side - inner_size + 1));
-      };
-      resize_image(
-          decoded, size,
-          {place(random.value[0], size.height), place(random.value[1], size.width), inner_size, inner_size});
-    }
+  ImageOptions options;
+  options.image_size = image_size;
+  options.inner_size = inner_size;
+  options.decode_threads = 1;
+  const auto reading = [&](double random_resized_crop) {
+    options.random_resized_crop = random_resized_crop;
+    std::shared_ptr<Provider> provider = make_image_provider(folder, options, 1);
+    return [provider, epoch = 0]() mutable {
+      const int first = provider->split() ? provider->split()->train.first : 0;
+      return static_cast<double>(provider->read({.batch = first, .epoch = ++epoch}, {}).images);
+    };
   };
-  std::vector<double> alone_times, our_times, ratios;
+  std::vector<std::function<double()>> works = {alone, reading(0), reading(0.08)};
+  std::vector<std::vector<double>> speeds(works.size()), ratios(works.size());
   for (int round = 0; round <= rounds; ++round) {
-    const double a = seconds_of(alone), b = seconds_of(ours);
-    if (round == 0) continue;  // the first touches memory
-    alone_times.push_back(a);
-    our_times.push_back(b);
-    ratios.push_back(a / b);
+    for (std::size_t w = 0; w < works.size(); ++w) {
+      const double speed = speed_of(works[w]);
+      if (round == 0) continue;  // the first touches memory
+      speeds[w].push_back(speed);
+      ratios[w].push_back(speed / speeds[0].back());
+    }
   }
-  const auto count = static_cast<double>(files.size());
-  std::printf("| %zu | %d | %d | %.0f | %.0f | %.2f |\n", files.size(), image_size, inner_size,
-              count / median(alone_times), count / median(our_times), median(ratios));
+  std::printf("| %zu | %d | %d | %.0f | %.0f | %.2f | %.0f | %.2f |\n", files.size(), image_size, inner_size,
+              median(speeds[0]), median(speeds[1]), median(ratios[1]), median(speeds[2]), median(ratios[2]));
 }
 
 }  // namespace

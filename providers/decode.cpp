@@ -15,6 +15,7 @@
 #include "providers/jpeg.h"
 #include "providers/orientation.h"
 #include "providers/png.h"
+#include "providers/resize.h"
 #include "providers/webp.h"
 
 namespace {
@@ -144,6 +145,8 @@ std::string plain_bmp(std::string_view bytes, const BmpHeader& header, const std
   return plain;
 }
 
+bool is_jpeg(std::string_view bytes) { return bytes.starts_with("\xff\xd8"sv); }
+
 /// Shows `count` pixels of red, green, blue and opacity on white paper.
 std::vector<std::uint8_t> blend_onto_white(const std::uint8_t* pixels, std::size_t count) {
   constexpr int opaque = 255;
@@ -166,7 +169,7 @@ void make_grey(DecodedImage& image) {
 }
 
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side) {
-  if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, wanted_side);
+  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, {}, wanted_side);
   if (is_webp(bytes)) {
     const WebpSize size = read_webp_size(bytes, name);
     check_size(size.width, size.height, name);
@@ -217,6 +220,13 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   image.pixels = blend_onto_white(
       pixels.get(), static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height));
   return upright(std::move(image), png.orientation);
+}
+
+DecodedImage decode_window(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
+                           int wanted_side) {
+  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, wanted_side);
+  const DecodedImage image = decode_image(bytes, name);
+  return cut_window(image, choose({image.height, image.width}));
 }
 
 }  // namespace convnet

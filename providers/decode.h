@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,15 @@ constexpr std::int64_t max_image_pixels = 100'000'000;
 struct DecodedImage {
   int height = 0, width = 0;
   std::vector<std::uint8_t> pixels;  ///< (H,W,3)
+};
+
+/// Size of an image in pixels.
+struct ImageSize {
+  int height = 0, width = 0;
+};
+/// A rectangle of an image.
+struct ImageWindow {
+  int y = 0, x = 0, height = 0, width = 0;
 };
 
 /// Returns the luma of a colour (ITU-R BT.601, as in grey JPEGs); for r = g = b it is that number.
@@ -32,5 +42,13 @@ void make_grey(DecodedImage& image);
 /// `name`, if the bytes are no image, are damaged or cut off, or if the image has no pixels or more than
 /// max_image_pixels.
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side = 0);
+
+/// Chooses a window, of at least one pixel, within an upright image of this size.
+using ChooseWindow = std::function<ImageWindow(ImageSize)>;
+/// Decodes the window that `choose` returns. Of a JPEG only what the window needs is computed, and
+/// `wanted_side` is compared with the window's shorter side. Of a JPEG's damage below the window only a
+/// missing end is noticed. Throws what decode_image() and `choose` throw.
+DecodedImage decode_window(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
+                           int wanted_side = 0);
 
 }  // namespace convnet

@@ -135,7 +135,7 @@ class StoredFiles final : public StoredProvider {
     const Dims& dims = matrices_[0].dims;
     const int height = static_cast<int>(dims[1]), width = static_cast<int>(dims[2]);
     const DecodedImage image = decode_image(bytes_of(file), file.file);
-    check_aspect(image, file.file, kMostAspect);
+    check_aspect({image.height, image.width}, file.file, kMostAspect);
     // The image is scaled until it covers the size. What is too long is cut off at both ends.
     const double scale =
         std::max(static_cast<double>(height) / image.height, static_cast<double>(width) / image.width);

@@ -47,14 +47,6 @@ ImageWindow middle_window(int height, int width) {
   return {(height - high) / 2, (width - wide) / 2, high, wide};
 }
 
-/// Returns the shorter side that JPEGs should have at least when they are decoded for training.
-int choose_training_size(int side, int image_size, double least_area) {
-  if (least_area == 0) return image_size;
-  // The shorter side of the smallest crop of a square image is not scaled up.
-  constexpr double most = 1e6;
-  return static_cast<int>(std::min(most, std::ceil(side / std::sqrt(least_area * least_ratio))));
-}
-
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
@@ -104,7 +96,6 @@ class ImageProvider final : public Provider {
         channels_(static_cast<std::size_t>(options.channels())),
         image_size_(choose_image_size(source_->info(), options)),
         side_(options.inner_size > 0 ? options.inner_size : image_size_),
-        training_size_(choose_training_size(side_, image_size_, options.random_resized_crop)),
         augmentation_(options, matrices_of(source_->info(), options, image_size_, side_), seed),
         matrices_(augmentation_.matrices()),
         seed_(seed),
@@ -295,8 +286,10 @@ class ImageProvider final : public Provider {
       batch = shuffled_->first + static_cast<int>(stored.batch);
       image = stored.image;
     }
-    const Found found = wanted ? find(batch, image, place.epoch > 0 ? training_size_ : image_size_)
-                               : Found{{}, source_->labels(batch, image)};
+    const auto decode = [&](const EncodedImage& encoded) {
+      return resizes_crops(place) ? decode_crop(encoded, place) : decode_whole(encoded);
+    };
+    const Found found = wanted ? find(batch, image, decode) : Found{{}, source_->labels(batch, image)};
     if (wanted && matrices_[0].type == DataType::f32)
       write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
     else if (wanted)
@@ -314,18 +307,31 @@ class ImageProvider final : public Provider {
     }
   }
 
-  DecodedImage decode(const EncodedImage& encoded, int wanted_side) const {
-    DecodedImage image = decode_image(encoded.bytes, encoded.name, wanted_side);
-    check_aspect(image, encoded.name, max_aspect);
+  DecodedImage decode_whole(const EncodedImage& encoded) const {
+    DecodedImage image = decode_image(encoded.bytes, encoded.name, image_size_);
+    check_aspect({image.height, image.width}, encoded.name, max_aspect);
     return image;
   }
 
-  /// The image, or the next readable one of the batch if bad ones are skipped.
-  Found find(int batch, std::int64_t image, int wanted_side) const {
+  /// Decodes the random window of a training image that will be scaled to what is seen.
+  DecodedImage decode_crop(const EncodedImage& encoded, const ImagePlace& place) const {
+    const auto choose = [&](ImageSize size) {
+      check_aspect(size, encoded.name, max_aspect);
+      const auto window = random_window(crop_key_, place, size.height, size.width,
+                                        {options_.random_resized_crop, 1, least_ratio, most_ratio});
+      return window ? *window : middle_window(size.height, size.width);
+    };
+    return decode_window(encoded.bytes, encoded.name, choose, side_);
+  }
+
+  /// Returns what `decode` makes of the image, or of the next readable one of the batch if bad ones are
+  /// skipped.
+  template <class Decode>
+  Found find(int batch, std::int64_t image, const Decode& decode) const {
     for (std::int64_t at = image;;) {
       EncodedImage encoded = source_->read(batch, at);
       try {
-        Found found{decode(encoded, wanted_side), std::move(encoded.labels)};
+        Found found{decode(encoded), std::move(encoded.labels)};
         if (at != image) {
           const std::lock_guard lock(mutex_);
           stand_ins_[{batch, image}] = at;
@@ -377,19 +383,17 @@ class ImageProvider final : public Provider {
     return square;
   }
 
-  /// Scales a random window of a training image to what is seen.
-  DecodedImage resized_crop(const DecodedImage& image, const ImagePlace& place) const {
-    const auto window = random_window(crop_key_, place, image.height, image.width,
-                                      {options_.random_resized_crop, 1, least_ratio, most_ratio});
-    return seen(resize_image(cut_window(image, window ? *window : middle_window(image.height, image.width)),
-                             {side_, side_}));
+  /// Returns whether a random window of the image is scaled to what is seen.
+  bool resizes_crops(const ImagePlace& place) const {
+    return place.epoch > 0 && options_.random_resized_crop > 0;
   }
 
   template <class Item>
   void write_views(const DecodedImage& image, const ImagePlace& place, const PixelStatistics& statistics,
                    Item* out) const {
-    if (place.epoch > 0 && options_.random_resized_crop > 0) {
-      write_view(resized_crop(image, place), is_mirrored(draw(crop_key_, place)), place, statistics, out);
+    if (resizes_crops(place)) {
+      write_view(seen(resize_image(image, {side_, side_})), is_mirrored(draw(crop_key_, place)), place,
+                 statistics, out);
       return;
     }
     const ImageSize size = scaled_to_shorter_side({image.height, image.width}, image_size_);
@@ -487,7 +491,8 @@ class ImageProvider final : public Provider {
       const std::int64_t images = source_->extent(batch, 0, LoadRequest::all).images;
       const std::int64_t taken = std::min<std::int64_t>(images, sample_images / batches);
       workers_->run(taken, [&](std::int64_t i) {
-        const Found found = find(batch, i * images / taken, image_size_);
+        const Found found = find(batch, i * images / taken,
+                                 [&](const EncodedImage& encoded) { return decode_whole(encoded); });
         const ImageSize scaled = scaled_to_shorter_side({found.image.height, found.image.width}, image_size_);
         const View centre = {(scaled.height - side_) / 2, (scaled.width - side_) / 2, false};
         const DecodedImage square =
@@ -511,7 +516,6 @@ class ImageProvider final : public Provider {
   const ImageOptions options_;
   const std::size_t channels_;   ///< number of channels that the net sees
   const int image_size_, side_;  ///< shorter side of scaled images; side of what the net sees
-  const int training_size_;      ///< shorter side that training images keep at least when they are decoded
   const Augmentation augmentation_;
   const std::vector<MatrixInfo> matrices_;
   const std::uint64_t seed_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 extern "C" {
@@ -116,9 +117,9 @@ class Decompressor {
   }
 
   /// Starts to decode at `eighths`/8 of the size. From here on, the output's size is known.
-  bool start(unsigned int eighths) {
+  bool start(int eighths) {
     if (setjmp(errors_.back) != 0) return false;
-    info_.scale_num = eighths;
+    info_.scale_num = static_cast<unsigned int>(eighths);
     info_.scale_denom = 8;
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
     scans_.manager.progress_monitor = ScanLimit::check;
@@ -127,12 +128,42 @@ class Decompressor {
     return jpeg_start_decompress(&info_) != 0;
   }
 
-  /// Reads all rows, of row_bytes() each.
-  bool read_rows(std::uint8_t* pixels) {
+  /// Limits the rows to the columns [begin, end), and further ones beside them. Returns the first of those
+  /// that rows have, nullopt if the library reported an error.
+  std::optional<int> limit_columns(int begin, int end) {
+    if (setjmp(errors_.back) != 0) return std::nullopt;
+    // Colours of a lower resolution are made of the neighbouring pixels, too.
+    constexpr int kNeighbours = 8;
+    JDIMENSION first = static_cast<JDIMENSION>(std::max(0, begin - kNeighbours));
+    JDIMENSION columns = std::min(static_cast<JDIMENSION>(end + kNeighbours), info_.output_width) - first;
+    if (columns < info_.output_width) jpeg_crop_scanline(&info_, &first, &columns);
+    return static_cast<int>(first);
+  }
+
+  /// Reads the rows [begin, end), of row_bytes() each.
+  bool read_rows(int begin, int end, std::uint8_t* pixels) {
+    if (setjmp(errors_.back) != 0) return false;
+    if (begin > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(begin));
+    while (info_.output_scanline < static_cast<JDIMENSION>(end)) {
+      JSAMPROW row = pixels + (info_.output_scanline - static_cast<JDIMENSION>(begin)) * row_bytes();
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    return true;
+  }
+
+  /// Returns whether the marker of the end follows somewhere in the bytes that were not read.
+  bool has_end() {
+    const std::string_view rest(reinterpret_cast<const char*>(info_.src->next_input_byte),
+                                info_.src->bytes_in_buffer);
+    return jpeg_has_multiple_scans(&info_) || rest.rfind("\xff\xd9") != std::string_view::npos;
+  }
+
+  /// Reads what is left, one row after the other into `row`, so that the library finds what is wrong with it.
+  bool finish(std::uint8_t* row) {
     if (setjmp(errors_.back) != 0) return false;
     while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = pixels + info_.output_scanline * row_bytes();
-      jpeg_read_scanlines(&info_, &row, 1);
+      JSAMPROW pixels = row;
+      jpeg_read_scanlines(&info_, &pixels, 1);
     }
     jpeg_finish_decompress(&info_);
     return true;
@@ -140,7 +171,8 @@ class Decompressor {
 
   const jpeg_decompress_struct& info() const { return info_; }
   bool is_cmyk() const { return info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK; }
-  std::size_t row_bytes() const { return std::size_t{info_.output_width} * (is_cmyk() ? 4U : 3U); }
+  std::size_t channels() const { return is_cmyk() ? 4 : 3; }
+  std::size_t row_bytes() const { return info_.output_width * channels(); }
   const Errors& errors() const { return errors_; }
 
  private:
@@ -162,12 +194,33 @@ void convert_cmyk(const std::vector<std::uint8_t>& from, bool inverted, std::vec
 }
 
 /// Returns the scale in eighths at which to decode: 8, 4, 2 or 1, for which the library is fast.
-unsigned int eighths_for(const jpeg_decompress_struct& info, int wanted_side) {
+int eighths_for(const ImageWindow& window, int wanted_side) {
   if (wanted_side <= 0) return 8;
-  const std::uint64_t side = std::min(info.image_width, info.image_height);
-  for (const unsigned int eighths : {1U, 2U, 4U})
-    if ((side * eighths + 7) / 8 >= static_cast<std::uint64_t>(wanted_side)) return eighths;
+  const std::int64_t side = std::min(window.width, window.height);
+  for (const int eighths : {1, 2, 4})
+    if ((side * eighths + 7) / 8 >= wanted_side) return eighths;
   return 8;
+}
+
+/// Returns the pixels of an image of `eighths`/8 of the size that show any part of the window.
+ImageWindow scaled_window(const ImageWindow& window, int eighths) {
+  const int y = window.y * eighths / 8, x = window.x * eighths / 8;
+  return {y, x, ((window.y + window.height) * eighths + 7) / 8 - y,
+          ((window.x + window.width) * eighths + 7) / 8 - x};
+}
+
+/// Returns the columns [first, first + width) of rows of `row_bytes` with `channels` a pixel.
+std::vector<std::uint8_t> cut_columns(const std::vector<std::uint8_t>& pixels, std::size_t row_bytes,
+                                      int first, int width, std::size_t channels) {
+  std::vector<std::uint8_t> cut;
+  cut.reserve(pixels.size());
+  for (std::size_t row = 0; row < pixels.size(); row += row_bytes) {
+    const auto from =
+        pixels.begin() + static_cast<std::ptrdiff_t>(row + static_cast<std::size_t>(first) * channels);
+    cut.insert(cut.end(), from,
+               from + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(width) * channels));
+  }
+  return cut;
 }
 
 class Compressor {
@@ -224,7 +277,8 @@ std::int64_t most_scans(std::int64_t pixels) {
   return std::min(kMost, kMostOfLargest * max_image_pixels / std::max<std::int64_t>(1, pixels));
 }
 
-DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side) {
+DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
+                         int wanted_side) {
   Decompressor jpeg;
   const auto fail = [&](const std::string& what) { throw InputError(name + ": " + what); };
   const auto check = [&](bool fine) {
@@ -236,18 +290,32 @@ DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wa
   const std::int64_t width = jpeg.info().image_width, height = jpeg.info().image_height;
   if (width * height > max_image_pixels)
     fail(fmt::format("{} x {} pixels; {} are allowed", width, height, max_image_pixels));
-  check(jpeg.start(eighths_for(jpeg.info(), wanted_side)));
   const int orientation = jpeg.orientation();
-  DecodedImage image;
-  image.height = static_cast<int>(jpeg.info().output_height);
-  image.width = static_cast<int>(jpeg.info().output_width);
-  image.pixels.resize(std::size_t{jpeg.info().output_height} * jpeg.info().output_width * 3);
+  const ImageSize stored{static_cast<int>(height), static_cast<int>(width)};
+  ImageWindow window{0, 0, stored.height, stored.width};
+  if (choose) {
+    window = stored_window(choose(upright_size(stored, orientation)), stored, orientation);
+  }
+  const int eighths = eighths_for(window, wanted_side);
+  window = scaled_window(window, eighths);
+  check(jpeg.start(eighths));
+  const std::optional<int> first_column = jpeg.limit_columns(window.x, window.x + window.width);
+  check(first_column.has_value());
+  std::vector<std::uint8_t> pixels(jpeg.row_bytes() * static_cast<std::size_t>(window.height));
+  check(jpeg.read_rows(window.y, window.y + window.height, pixels.data()));
+  const bool reads_all = jpeg.info().output_scanline == jpeg.info().output_height;
+  if (reads_all || !jpeg.has_end()) {
+    std::vector<std::uint8_t> row(jpeg.row_bytes());
+    check(jpeg.finish(row.data()));
+  }
+  if (jpeg.info().output_width > static_cast<JDIMENSION>(window.width))
+    pixels = cut_columns(pixels, jpeg.row_bytes(), window.x - *first_column, window.width, jpeg.channels());
+  DecodedImage image{window.height, window.width, {}};
   if (jpeg.is_cmyk()) {
-    std::vector<std::uint8_t> inks(image.pixels.size() / 3 * 4);
-    check(jpeg.read_rows(inks.data()));
-    convert_cmyk(inks, jpeg.info().saw_Adobe_marker != 0, image.pixels);
+    image.pixels.resize(pixels.size() / 4 * 3);
+    convert_cmyk(pixels, jpeg.info().saw_Adobe_marker != 0, image.pixels);
   } else {
-    check(jpeg.read_rows(image.pixels.data()));
+    image.pixels = std::move(pixels);
   }
   return upright(std::move(image), orientation);
 }

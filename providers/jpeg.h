@@ -13,8 +13,10 @@ namespace convnet {
 /// which may take no more than some bytes of the file. Progressive files have about ten.
 std::int64_t most_scans(std::int64_t pixels);
 
-/// Does what decode_image() does, for bytes that begin like a JPEG.
-DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side);
+/// Does what decode_image() does, or if `choose` is not empty, decode_window(), for bytes that begin like a
+/// JPEG.
+DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
+                         int wanted_side);
 
 /// Returns a JPEG file. `quality` is 1 to 100; colours have half the resolution of the brightness.
 std::string encode_jpeg(const DecodedImage& image, int quality = 95);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 namespace convnet {
@@ -30,6 +31,17 @@ class Tiff {
   bool big_endian_;
 };
 
+/// What upright() does. An orientation says where row 0 and column 0 of the stored image are to be seen.
+struct Turn {
+  bool sides_change, rows_reversed, columns_reversed;
+};
+Turn turn_of(int orientation) {
+  const auto is_one_of = [orientation](std::initializer_list<int> all) {
+    return std::find(all.begin(), all.end(), orientation) != all.end();
+  };
+  return {orientation >= 5, is_one_of({3, 4, 6, 7}), is_one_of({2, 3, 7, 8})};
+}
+
 }  // namespace
 
 int exif_orientation(std::string_view block) {
@@ -54,10 +66,7 @@ int exif_orientation(std::string_view block) {
 
 DecodedImage upright(DecodedImage image, int orientation) {
   if (orientation == 1) return image;
-  // The orientation says where row 0 and column 0 of the stored image are to be seen.
-  const bool sides_change = orientation >= 5;
-  const bool columns_reversed = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool rows_reversed = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const auto [sides_change, rows_reversed, columns_reversed] = turn_of(orientation);
   DecodedImage turned{image.height, image.width, {}};
   if (sides_change) std::swap(turned.height, turned.width);
   turned.pixels.reserve(image.pixels.size());
@@ -71,6 +80,19 @@ DecodedImage upright(DecodedImage image, int orientation) {
                            image.pixels.begin() + 3 * pixel + 3);
     }
   return turned;
+}
+
+ImageSize upright_size(ImageSize stored, int orientation) {
+  return turn_of(orientation).sides_change ? ImageSize{stored.width, stored.height} : stored;
+}
+
+ImageWindow stored_window(const ImageWindow& window, ImageSize stored, int orientation) {
+  const auto [sides_change, rows_reversed, columns_reversed] = turn_of(orientation);
+  ImageWindow found = window;
+  if (sides_change) found = {window.x, window.y, window.width, window.height};
+  if (rows_reversed) found.y = stored.height - found.y - found.height;
+  if (columns_reversed) found.x = stored.width - found.x - found.width;
+  return found;
 }
 
 }  // namespace convnet

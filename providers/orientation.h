@@ -16,4 +16,9 @@ int exif_orientation(std::string_view block);
 /// width.
 DecodedImage upright(DecodedImage image, int orientation);
 
+/// Returns the size of a stored image after upright().
+ImageSize upright_size(ImageSize stored, int orientation);
+/// Returns the part of a stored image of size `stored` that upright() shows as `window`.
+ImageWindow stored_window(const ImageWindow& window, ImageSize stored, int orientation);
+
 }  // namespace convnet

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -56,8 +60,80 @@ Axis make_axis(int from, int to, int begin, int end) {
   return axis;
 }
 
+/// Bytes beyond the last pixel of a row that sum_pixels() may read.
+constexpr std::size_t row_padding = 8;
+
+#ifdef __SSE2__
+/// Two weights, again and again.
+__m128i weight_pair(std::int16_t first, std::int16_t second) {
+  return _mm_set1_epi32(static_cast<std::uint16_t>(first) | static_cast<std::int32_t>(second) << 16);
+}
+#endif
+
 std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>((sum + (1 << (weight_bits - 1))) >> weight_bits);
+}
+
+/// Writes the weighted sums of `taps` rows, `stride` bytes apart, for `count` numbers of a row.
+void sum_rows(const std::uint8_t* from, std::size_t stride, const std::int16_t* weights, std::size_t taps,
+              std::size_t count, std::uint8_t* to) {
+  std::size_t i = 0;
+#ifdef __SSE2__
+  // Sixteen numbers at a time, and two rows: the instruction adds the products of neighbours.
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (weight_bits - 1));
+  const auto load = [](const std::uint8_t* at) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  };
+  for (; i + 16 <= count; i += 16) {
+    __m128i a = half, b = half, c = half, d = half;
+    for (std::size_t k = 0; k < taps; k += 2) {
+      const bool pair = k + 1 < taps;
+      const __m128i first = load(from + k * stride + i),
+                    second = pair ? load(from + (k + 1) * stride + i) : zero;
+      const __m128i weight = weight_pair(weights[k], pair ? weights[k + 1] : std::int16_t{0});
+      const __m128i low = _mm_unpacklo_epi8(first, second), high = _mm_unpackhi_epi8(first, second);
+      a = _mm_add_epi32(a, _mm_madd_epi16(_mm_unpacklo_epi8(low, zero), weight));
+      b = _mm_add_epi32(b, _mm_madd_epi16(_mm_unpackhi_epi8(low, zero), weight));
+      c = _mm_add_epi32(c, _mm_madd_epi16(_mm_unpacklo_epi8(high, zero), weight));
+      d = _mm_add_epi32(d, _mm_madd_epi16(_mm_unpackhi_epi8(high, zero), weight));
+    }
+    const __m128i first_half =
+                      _mm_packs_epi32(_mm_srai_epi32(a, weight_bits), _mm_srai_epi32(b, weight_bits)),
+                  second_half =
+                      _mm_packs_epi32(_mm_srai_epi32(c, weight_bits), _mm_srai_epi32(d, weight_bits));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_packus_epi16(first_half, second_half));
+  }
+#endif
+  for (; i < count; ++i) {
+    std::int32_t sum = 0;
+    for (std::size_t k = 0; k < taps; ++k) sum += weights[k] * from[k * stride + i];
+    to[i] = rounded(sum);
+  }
+}
+
+/// Writes the weighted sum of `taps` neighbouring pixels. Up to row_padding bytes beyond them may be read.
+void sum_pixels(const std::uint8_t* from, const std::int16_t* weights, std::size_t taps, std::uint8_t* to) {
+#ifdef __SSE2__
+  const __m128i zero = _mm_setzero_si128();
+  const auto load = [](const std::uint8_t* at) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+  };
+  __m128i sums = _mm_set1_epi32(1 << (weight_bits - 1));
+  for (std::size_t k = 0; k < taps; k += 2, from += 6) {
+    const __m128i weight = weight_pair(weights[k], k + 1 < taps ? weights[k + 1] : std::int16_t{0});
+    const __m128i pair = _mm_unpacklo_epi8(load(from), load(from + 3));
+    sums = _mm_add_epi32(sums, _mm_madd_epi16(_mm_unpacklo_epi8(pair, zero), weight));
+  }
+  sums = _mm_srai_epi32(sums, weight_bits);
+  const int rgb = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sums, zero), zero));
+  for (int c = 0; c < 3; ++c) to[c] = static_cast<std::uint8_t>(rgb >> (8 * c) & 0xFF);
+#else
+  for (int c = 0; c < 3; ++c) {
+    std::int32_t sum = 0;
+    for (std::size_t k = 0; k < taps; ++k) sum += weights[k] * from[3 * k + static_cast<std::size_t>(c)];
+    to[c] = rounded(sum);
+  }
+#endif
 }
 
 }  // namespace
@@ -82,39 +158,22 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size, const Image
   // The columns that are needed, as a range of a row's bytes.
   const auto begin = static_cast<std::size_t>(columns.begin()) * 3,
              end = static_cast<std::size_t>(columns.end()) * 3;
-  std::vector<std::int32_t> sums(end - begin);
-  std::vector<std::uint8_t> row(end - begin);
+  std::vector<std::uint8_t> row(end - begin + row_padding);
   std::uint8_t* to = out.pixels.data();
   for (std::size_t y = 0; y < rows.first.size(); ++y) {
-    const std::uint8_t* from =
+    const std::uint8_t* const from =
         image.pixels.data() + static_cast<std::size_t>(rows.first[y]) * row_bytes + begin;
-    const std::uint8_t* line = from;  // as it is where the height stays
-    if (image.height != size.height) {
-      std::fill(sums.begin(), sums.end(), 0);
-      for (std::size_t k = 0; k < row_taps; ++k, from += row_bytes) {
-        const std::int16_t weight = rows.weights[y * row_taps + k];
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += weight * static_cast<std::int16_t>(from[i]);
-      }
-      for (std::size_t i = 0; i < sums.size(); ++i) row[i] = rounded(sums[i]);
-      line = row.data();
-    }
+    if (image.height == size.height)
+      std::copy(from, from + (end - begin), row.data());
+    else
+      sum_rows(from, row_bytes, rows.weights.data() + y * row_taps, row_taps, end - begin, row.data());
     if (image.width == size.width) {
-      to = std::copy(line, line + row.size(), to);
+      to = std::copy(row.data(), row.data() + (end - begin), to);
       continue;
     }
-    for (std::size_t x = 0; x < columns.first.size(); ++x, to += 3) {
-      const std::uint8_t* pixel = line + static_cast<std::size_t>(columns.first[x]) * 3 - begin;
-      const std::int16_t* const weights = columns.weights.data() + x * column_taps;
-      std::int32_t red = 0, green = 0, blue = 0;
-      for (std::size_t k = 0; k < column_taps; ++k, pixel += 3) {
-        red += weights[k] * pixel[0];
-        green += weights[k] * pixel[1];
-        blue += weights[k] * pixel[2];
-      }
-      to[0] = rounded(red);
-      to[1] = rounded(green);
-      to[2] = rounded(blue);
-    }
+    for (std::size_t x = 0; x < columns.first.size(); ++x, to += 3)
+      sum_pixels(row.data() + static_cast<std::size_t>(columns.first[x]) * 3 - begin,
+                 columns.weights.data() + x * column_taps, column_taps, to);
   }
   return out;
 }
@@ -123,7 +182,7 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size) {
   return resize_image(image, size, {0, 0, size.height, size.width});
 }
 
-void check_aspect(const DecodedImage& image, const std::string& name, int most) {
+void check_aspect(ImageSize image, const std::string& name, int most) {
   const auto [shorter, longer] = std::minmax(image.height, image.width);
   if (longer / shorter > most)
     throw InputError(fmt::format("{}: {} x {} pixels; one side is more than {} times the other", name,

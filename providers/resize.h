@@ -7,19 +7,10 @@
 
 namespace convnet {
 
-/// Throws InputError, whose message begins with `name`, if one side of the image is more than `most` times
+/// Throws InputError, whose message begins with `name`, if one side of an image is more than `most` times
 /// the other: scaled by its shorter side, such an image could be enormous.
-void check_aspect(const DecodedImage& image, const std::string& name, int most);
+void check_aspect(ImageSize image, const std::string& name, int most);
 
-/// A rectangle of an image.
-struct ImageWindow {
-  int y = 0, x = 0, height = 0, width = 0;
-};
-
-/// Size of an image in pixels.
-struct ImageSize {
-  int height = 0, width = 0;
-};
 /// Returns `size`, whose sides are at least 1, scaled so that the shorter side is `side`. The longer one is
 /// rounded, and limited to what an int can hold.
 ImageSize scaled_to_shorter_side(ImageSize size, int side);

@@ -49,6 +49,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const DecodedImage square = resize_image(image, scaled, window);
       if (centre_square(square, side).pixels != square.pixels) std::abort();
     }
+    const auto corner = [&](ImageSize size) {
+      return ImageWindow{size.height / 2, size.width / 2, size.height - size.height / 2,
+                         size.width - size.width / 2};
+    };
+    if (decode_window(bytes, "image", corner, side).pixels.empty()) std::abort();
   } catch (const InputError&) {
     // Refusing bad input is right.
   }

@@ -32,6 +32,12 @@ double largest_difference(const DecodedImage& a, const DecodedImage& b) {
   return most;
 }
 
+std::vector<std::uint8_t> first_channel(const DecodedImage& image) {
+  std::vector<std::uint8_t> values;
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3) values.push_back(image.pixels[i]);
+  return values;
+}
+
 std::string error_of(const std::string& bytes) {
   return message_of<InputError>([&] { decode_image(bytes, "cat"); });
 }
@@ -152,6 +158,67 @@ TEST_CASE("a JPEG is decoded no larger than needed", "[decode]") {
   const DecodedImage half = decode_image(jpeg, "jpeg", 80);
   CHECK(half.width == 120);
   CHECK(largest_difference(half, means(image, 2)) < 24);
+}
+
+TEST_CASE("a window of an image has the pixels of the whole", "[decode]") {
+  const DecodedImage image = test_images::waves(83, 131, 2);
+  std::vector<std::string> files = {test_images::png(image), test_images::bmp(image),
+                                    test_images::jpeg(83, 131, 1, first_channel(image))};
+  for (const bool progressive : {false, true})
+    for (const auto& [x, y] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}})
+      files.push_back(test_images::jpeg_of_colors(image, x, y, progressive));
+  auto lot = [random = std::uint32_t{1}](int choices) mutable {
+    random = random * 1664525 + 1013904223;
+    return static_cast<int>((random >> 8) % static_cast<std::uint32_t>(choices));
+  };
+  for (std::size_t file = 0; file < files.size(); ++file)
+    for (int round = 0; round < 60; ++round) {
+      ImageWindow window{lot(83), lot(131), 0, 0};
+      window.height = 1 + lot(83 - window.y);
+      window.width = 1 + lot(131 - window.x);
+      if (round == 0) window = {0, 0, 83, 131};
+      CAPTURE(file, window.y, window.x, window.height, window.width);
+      const auto choose = [&](ImageSize size) {
+        CHECK(size.height == 83);
+        CHECK(size.width == 131);
+        return window;
+      };
+      CHECK(decode_window(files[file], "image", choose).pixels ==
+            cut_window(decode_image(files[file], "image"), window).pixels);
+    }
+}
+
+TEST_CASE("a window of a JPEG is decoded no larger than needed", "[decode]") {
+  const DecodedImage image = test_images::waves(160, 240, 2);
+  for (const auto& [x, y] : {std::pair{1, 1}, {2, 1}, {2, 2}}) {
+    const std::string jpeg = test_images::jpeg_of_colors(image, x, y, false);
+    const auto part = [&](const ImageWindow& window, int wanted) {
+      return decode_window(
+          jpeg, "jpeg", [&](ImageSize) { return window; }, wanted);
+    };
+    const ImageWindow window{32, 64, 64, 96};
+    CHECK(part(window, 33).pixels == cut_window(decode_image(jpeg, "jpeg"), window).pixels);
+    CHECK(part(window, 32).pixels == cut_window(decode_image(jpeg, "jpeg", 80), {16, 32, 32, 48}).pixels);
+    CHECK(part(window, 16).pixels == cut_window(decode_image(jpeg, "jpeg", 40), {8, 16, 16, 24}).pixels);
+    CHECK(part(window, 8).pixels == cut_window(decode_image(jpeg, "jpeg", 20), {4, 8, 8, 12}).pixels);
+    // Pixels that show a part of the window belong to it.
+    CHECK(part({33, 63, 65, 98}, 32).pixels ==
+          cut_window(decode_image(jpeg, "jpeg", 80), {16, 31, 33, 50}).pixels);
+  }
+}
+
+TEST_CASE("a JPEG that is cut off below a window is damaged", "[decode]") {
+  const DecodedImage image = test_images::waves(160, 240, 2);
+  const auto top = [](ImageSize) { return ImageWindow{4, 10, 20, 30}; };
+  for (const bool progressive : {false, true}) {
+    const std::string jpeg = test_images::jpeg_of_colors(image, 2, 2, progressive);
+    CHECK_NOTHROW(decode_window(jpeg, "cat", top));
+    CHECK_NOTHROW(decode_window(jpeg + "more", "cat", top));
+    for (const std::size_t left : {jpeg.size() / 2, jpeg.size() - 2})
+      CHECK(message_of<InputError>([&] {
+              decode_window(jpeg.substr(0, left), "cat", top);
+            }).starts_with("cat: a damaged JPEG: "));
+  }
 }
 
 TEST_CASE("damaged images are errors with their name", "[decode]") {
@@ -379,6 +446,46 @@ TEST_CASE("scaling keeps a plain area, averages windows and leaves equal sizes a
   const DecodedImage two{1, 2, {0, 0, 0, 100, 100, 100}};
   const DecodedImage four = resize_image(two, {1, 4});
   CHECK(four.pixels == std::vector<std::uint8_t>{0, 0, 0, 25, 25, 25, 75, 75, 75, 100, 100, 100});
+}
+
+TEST_CASE("scaled pixels are weighted means of the pixels that they cover", "[decode]") {
+  DecodedImage image{29, 43, {}};
+  std::uint32_t random = 7;
+  for (int i = 0; i < 29 * 43 * 3; ++i) {
+    random = random * 1664525 + 1013904223;
+    image.pixels.push_back(static_cast<std::uint8_t>(random >> 24));
+  }
+  /// The triangle filter for pixel `i` of `to`, which is made of `from`.
+  const auto weights = [](int from, int to, int i) {
+    const double scale = static_cast<double>(from) / to, radius = std::max(1.0, scale);
+    std::vector<double> all;
+    double sum = 0;
+    for (int x = 0; x < from; ++x) {
+      all.push_back(std::max(0.0, 1 - std::abs(x + 0.5 - (i + 0.5) * scale) / radius));
+      sum += all.back();
+    }
+    for (double& weight : all) weight /= sum;
+    return all;
+  };
+  for (const ImageSize size : {ImageSize{7, 11}, ImageSize{20, 25}, ImageSize{28, 42}, ImageSize{29, 10},
+                               ImageSize{10, 43}, ImageSize{70, 90}, ImageSize{1, 1}}) {
+    const DecodedImage scaled = resize_image(image, size);
+    double worst = 0;
+    for (int y = 0; y < size.height; ++y)
+      for (int x = 0; x < size.width; ++x)
+        for (int c = 0; c < 3; ++c) {
+          const std::vector<double> down = weights(29, size.height, y), right = weights(43, size.width, x);
+          double exact = 0;
+          for (int v = 0; v < 29; ++v)
+            for (int u = 0; u < 43; ++u)
+              exact += down[static_cast<std::size_t>(v)] * right[static_cast<std::size_t>(u)] *
+                       image.pixels[static_cast<std::size_t>((v * 43 + u) * 3 + c)];
+          const auto at = static_cast<std::size_t>((y * size.width + x) * 3 + c);
+          worst = std::max(worst, std::abs(scaled.pixels[at] - exact));
+        }
+    CAPTURE(size.height, size.width);
+    CHECK(worst < 1.1);  // rows are rounded, then their sums
+  }
 }
 
 TEST_CASE("a window of a scaled image is that of the whole", "[decode]") {

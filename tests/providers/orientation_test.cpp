@@ -4,6 +4,7 @@
 
 #include "convnet/base/checksum.h"
 #include "providers/jpeg.h"
+#include "providers/resize.h"
 #include "providers/webp.h"
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"
@@ -98,6 +99,14 @@ void check_orientations(const std::string& file,
       CHECK(seen.height == (orientation < 5 ? 24 : 40));
       CHECK(seen.width == (orientation < 5 ? 40 : 24));
       CHECK((seen.pixels == expected[orientation - 1].pixels));
+      const ImageWindow window{5, 2, 7, 13};
+      const auto choose = [&](ImageSize size) {
+        CHECK(size.height == seen.height);
+        CHECK(size.width == seen.width);
+        return window;
+      };
+      CHECK((decode_window(add(file, exif(orientation, big_endian)), "image", choose).pixels ==
+             cut_window(seen, window).pixels));
     }
 }
 

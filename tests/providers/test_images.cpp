@@ -47,9 +47,10 @@ std::string bmp(const DecodedImage& image) {
 
 namespace {
 
-/// Encodes a JPEG; `script` are its scans, or none for a file that is not progressive.
+/// Encodes a JPEG; `change` may change the settings.
+template <class Change>
 std::string encoded(int height, int width, int channels, const std::vector<std::uint8_t>& values,
-                    const std::vector<jpeg_scan_info>& script) {
+                    const Change& change) {
   jpeg_error_mgr errors;  // its default ends the test
   jpeg_compress_struct info = {};
   info.err = jpeg_std_error(&errors);
@@ -60,13 +61,10 @@ std::string encoded(int height, int width, int channels, const std::vector<std::
   info.image_height = static_cast<JDIMENSION>(height);
   info.image_width = static_cast<JDIMENSION>(width);
   info.input_components = channels;
-  info.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_CMYK;
+  info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 98, TRUE);
-  if (!script.empty()) {
-    info.scan_info = script.data();
-    info.num_scans = static_cast<int>(script.size());
-  }
+  change(info);
   jpeg_start_compress(&info, TRUE);
   for (int y = 0; y < height; ++y) {
     auto* row = const_cast<JSAMPROW>(values.data() + static_cast<std::ptrdiff_t>(y) * width * channels);
@@ -82,7 +80,15 @@ std::string encoded(int height, int width, int channels, const std::vector<std::
 }  // namespace
 
 std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values) {
-  return encoded(height, width, channels, values, {});
+  return encoded(height, width, channels, values, [](jpeg_compress_struct&) {});
+}
+
+std::string jpeg_of_colors(const DecodedImage& image, int factor_x, int factor_y, bool progressive) {
+  return encoded(image.height, image.width, 3, image.pixels, [=](jpeg_compress_struct& info) {
+    info.comp_info[0].h_samp_factor = factor_x;
+    info.comp_info[0].v_samp_factor = factor_y;
+    if (progressive) jpeg_simple_progression(&info);
+  });
 }
 
 std::string progressive_jpeg(int height, int width, const std::vector<std::uint8_t>& values, int scans) {
@@ -92,7 +98,10 @@ std::string progressive_jpeg(int height, int width, const std::vector<std::uint8
     const int frequency = 1 + i % kLast, plane = kFirstPlane - i / kLast;
     script.push_back({1, {0}, frequency, frequency, plane == kFirstPlane ? 0 : plane + 1, plane});
   }
-  return encoded(height, width, 1, values, script);
+  return encoded(height, width, 1, values, [&](jpeg_compress_struct& info) {
+    info.scan_info = script.data();
+    info.num_scans = static_cast<int>(script.size());
+  });
 }
 
 }  // namespace convnet::test_images

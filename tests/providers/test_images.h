@@ -18,6 +18,8 @@ std::string png(int height, int width, int channels, const std::vector<std::uint
 std::string bmp(const DecodedImage& image);
 /// Encodes a JPEG of one channel (grey) or four (CMYK unchanged, with Adobe's marker).
 std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values);
+/// Encodes a JPEG whose colours have a resolution lower by these factors than that of the brightness.
+std::string jpeg_of_colors(const DecodedImage& image, int factor_x, int factor_y, bool progressive);
 /// Encodes a progressive JPEG of one channel with a scan for the means and `scans` for some frequencies, one
 /// for each up to the last.
 std::string progressive_jpeg(int height, int width, const std::vector<std::uint8_t>& values, int scans);
