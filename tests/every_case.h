@@ -7,11 +7,11 @@
 
 namespace convnet::test {
 
-/// Returns $CONVNET_EVERY_CASE, by default 1: a test of many cases runs only every so many of them, from the
-/// first on.
-inline int every_case() {
+/// Returns $CONVNET_EVERY_CASE, or else `usual`: a test of many cases runs only every so many of them, from
+/// the first on.
+inline int every_case(int usual = 1) {
   const char* const text = std::getenv("CONVNET_EVERY_CASE");
-  return text == nullptr ? 1 : to_number<int>(text).value_or(1);
+  return text == nullptr ? usual : to_number<int>(text).value_or(usual);
 }
 
 }  // namespace convnet::test

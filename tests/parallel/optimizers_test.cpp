@@ -3,7 +3,6 @@
 #include "convnet/base/error.h"
 #include "convnet/plan/verify.h"
 #include "kernels/update_math.h"
-#include "tests/every_case.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;
@@ -160,7 +159,7 @@ TEST_CASE("optimisers give the answer of one device on several devices and hosts
 }
 
 TEST_CASE("optimisers, update periods, nets, devices and hosts by lot give the answer of one device") {
-  const auto every = static_cast<std::uint32_t>(test::every_case());
+  const std::uint32_t every = every_net();
   for (std::uint32_t seed = 1000; seed < 1048; seed += every) {
     const PlacedNet net = random_training(seed);
     INFO(net.name);

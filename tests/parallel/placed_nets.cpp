@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "tests/catch.h"
+#include "tests/every_case.h"
 
 namespace convnet::test {
 
@@ -480,6 +481,14 @@ class RandomNet {
 bool has_gpus() {
   std::string reason;
   return cuda_devices(reason) > 0;
+}
+
+std::uint32_t every_net() { return static_cast<std::uint32_t>(every_case(has_gpus() ? 3 : 1)); }
+
+std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets) {
+  std::vector<PlacedNet> kept;
+  for (std::size_t i = 0; i < nets.size(); i += every_net()) kept.push_back(nets[i]);
+  return kept;
 }
 
 PlacedNet random_net(std::uint32_t seed, bool normalised) {

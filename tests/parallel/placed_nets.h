@@ -74,6 +74,12 @@ PlacedNet random_training(std::uint32_t seed);
 
 bool has_gpus();
 
+/// Of many nets, a test runs every so many: test::every_case(), on GPUs usually every third, because CPU
+/// devices, which follow the same plans, run all of them.
+std::uint32_t every_net();
+/// Returns those of the nets that a test runs.
+std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets);
+
 /// The results of a run.
 struct Trained {
   std::vector<std::vector<double>> costs;  ///< the costs of every training step, then those of a test
