@@ -27,9 +27,10 @@ void for_each_product(const ConvGeometry& g, const Visit& visit) {
       for (std::int64_t oy = 0; oy < g.oh; ++oy)
         for (std::int64_t ox = 0; ox < g.ow; ++ox)
           for (std::int64_t c = 0; c < c_per_group; ++c)
-            for (std::int64_t fy = 0; fy < g.filter; ++fy)
-              for (std::int64_t fx = 0; fx < g.filter; ++fx) {
-                const std::int64_t y = oy * g.stride - g.pad + fy, x = ox * g.stride - g.pad + fx;
+            for (std::int64_t fy = 0; fy < g.filter.y; ++fy)
+              for (std::int64_t fx = 0; fx < g.filter.x; ++fx) {
+                const std::int64_t y = oy * g.stride.y - g.pad.y + fy * g.dilation.y;
+                const std::int64_t x = ox * g.stride.x - g.pad.x + fx * g.dilation.x;
                 if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
                 visit(index(src, n, k / k_per_group * c_per_group + c, y, x), index(weights, k, c, fy, fx),
                       index(dst, n, k, oy, ox));
@@ -111,7 +112,7 @@ inline Values reference_local_backward_weights(const LocalGeometry& g, const Val
 inline ConvGeometry as_conv(const InnerProductGeometry& g) {
   ConvGeometry conv;
   conv.n = g.n, conv.c = g.in, conv.k = g.out;
-  conv.h = conv.w = conv.oh = conv.ow = conv.filter = 1;
+  conv.h = conv.w = conv.oh = conv.ow = 1, conv.filter = 1;
   return conv;
 }
 
@@ -126,15 +127,15 @@ inline PoolResult reference_pool(const PoolGeometry& g, const Values& src) {
         for (std::int64_t ox = 0; ox < g.ow; ++ox) {
           double sum = 0, best = 0;
           std::int64_t count = 0, where = 0;
-          for (std::int64_t fy = 0; fy < g.size; ++fy)
-            for (std::int64_t fx = 0; fx < g.size; ++fx) {
-              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+          for (std::int64_t fy = 0; fy < g.size.y; ++fy)
+            for (std::int64_t fx = 0; fx < g.size.x; ++fx) {
+              const std::int64_t y = g.start.y + oy * g.stride.y + fy, x = g.start.x + ox * g.stride.x + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
               const double v = src[index(g.src(), n, c, y, x)];
               const bool abs = g.kind == PoolKind::max_abs;
               const bool better = abs ? std::abs(v) > std::abs(best) : v > best;
               if (count == 0 || better || (std::isnan(v) && !std::isnan(best)))
-                best = v, where = fy * g.size + fx;
+                best = v, where = fy * g.size.x + fx;
               sum += v;
               ++count;
             }
@@ -154,11 +155,11 @@ inline Values reference_pool_backward(const PoolGeometry& g, const Values& diff_
         for (std::int64_t ox = 0; ox < g.ow; ++ox) {
           std::vector<std::size_t> pixels;
           const std::size_t o = index(g.dst(), n, c, oy, ox);
-          for (std::int64_t fy = 0; fy < g.size; ++fy)
-            for (std::int64_t fx = 0; fx < g.size; ++fx) {
-              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+          for (std::int64_t fy = 0; fy < g.size.y; ++fy)
+            for (std::int64_t fx = 0; fx < g.size.x; ++fx) {
+              const std::int64_t y = g.start.y + oy * g.stride.y + fy, x = g.start.x + ox * g.stride.x + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
-              if (g.keeps_workspace() && position[o] != static_cast<double>(fy * g.size + fx)) continue;
+              if (g.keeps_workspace() && position[o] != static_cast<double>(fy * g.size.x + fx)) continue;
               pixels.push_back(index(g.src(), n, c, y, x));
             }
           const bool share = g.kind == PoolKind::average && !g.sum;

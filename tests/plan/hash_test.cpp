@@ -91,7 +91,7 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
   expect_change("a number of an operation", [](Plan& p) {
     for (Task& task : p.tasks) {
       if (auto* conv = std::get_if<ConvForward>(&task.op)) {
-        ++conv->g.pad;
+        ++conv->g.pad.x;
         return;
       }
     }
