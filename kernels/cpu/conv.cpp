@@ -90,6 +90,7 @@ std::vector<bool> blind_taps(const WindowLine& line) {
 
 /// Computes the gradient of a convolution's weights, then zeroes the gradients of the taps that see no pixel:
 /// oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers with a stride larger than 1.
+/// Those of dilated filters, which see no pixel more often, are not left to it either.
 class BlindTapsZeroed : public PreparedOp {
  public:
   BlindTapsZeroed(Prepared gradients, const ConvGeometry& g) : gradients_(std::move(gradients)) {
@@ -194,7 +195,8 @@ Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, DataTy
             conv.forward(how, conv.weights, attributes()), how, conv.src, weights, conv.bias, conv.dst,
             conv.strides, conv.dilates, conv.before, conv.after);
       });
-  if (type != DataType::bf16 || op.g.stride == Sides(1) || !has_blind_taps(op.g)) return gradients;
+  const bool neighbours = op.g.stride == Sides(1) && op.g.dilation == Sides(1);
+  if (type != DataType::bf16 || neighbours || !has_blind_taps(op.g)) return gradients;
   return std::make_shared<BlindTapsZeroed>(std::move(gradients), op.g);
 }
 

@@ -33,8 +33,6 @@ std::vector<ParamSpec> specs() {
       param("filterSize", &Params::filter_size,
             {.fallback = "3", .min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square filters"}),
       param_per_input("stride", &Params::stride, {.fallback = "1", .min = 1, .doc = "step"}),
-      param("sizeY", &Params::height, {.fallback = "", .min = 1, .doc = "height, if it is another"}),
-      param_per_input("strideY", &Params::strides_y, {.fallback = "", .min = 1, .doc = "step downwards"}),
       param_per_input("initW", &Params::init_w, {.fallback = "0.01", .min = 0, .doc = "deviation"}),
       param("sharedBiases", &Params::shared, {.fallback = "1", .doc = "one bias per map"}),
       param_choice<Params, Kind>("pool", &Params::pool, {{"max", Kind::max}, {"avg", Kind::average}},
@@ -52,6 +50,8 @@ std::vector<ParamSpec> specs() {
              .doc = "decay",
              .file = CfgFile::parameters,
              .aliases = {"weightDecay"}}),
+      param("sizeY", &Params::height, {.fallback = "", .min = 1, .doc = "height, if it is another"}),
+      param_per_input("strideY", &Params::strides_y, {.fallback = "", .min = 1, .doc = "step downwards"}),
   };
 }
 

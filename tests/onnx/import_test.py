@@ -181,6 +181,8 @@ def square_windows():
     m.branch("even filter of the same size", m.add("Conv", x, m.weights(4, 4, 2, 2), auto_pad="SAME_UPPER"), 4 * 64)
     m.branch("maximum of the same size", m.add("MaxPool", x, kernel_shape=[2, 2], auto_pad="SAME_UPPER"), 4 * 64)
     m.branch("cropped", m.add("Slice", x, m.ints(1, 1), m.ints(-1, -1), m.ints(2, 3)), 4 * 36)
+    m.branch("some rows", m.add("Slice", x, m.ints(2), m.ints(7), m.ints(2)), 4 * 5 * 8)
+    m.branch("a rectangle of some maps", m.add("Slice", x, m.ints(1, 3, 0), m.ints(3, 9, 7), m.ints(1, 2, 3), m.ints(1, 2, 3)), 2 * 3 * 3)
     m.branch("every second pixel", m.add("Slice", x, m.ints(0, 0), m.ints(100, 100), m.ints(2, 3), m.ints(2, 2)), 4 * 16)
     return m
 
@@ -367,7 +369,7 @@ def check_refusals():
     refused("its size is 4; the windows of a layer are odd here", "LRN", x, size=4)
     refused("its inputs are 1x4x8x8 and 1x3x8x8; layers take inputs of one size", "Add", x, "x")
     refused("it reduces other axes than the two sides of the maps", "ReduceMean", x, axes=[1])
-    refused("it takes elements along another axis than that of the maps", "Slice", x, m.ints(0), m.ints(3), m.ints(2))
+    refused("it takes elements along another axis than that of the maps", "Slice", m.add("Reshape", x, m.ints(-1, 4, 64)), m.ints(0), m.ints(3), m.ints(2))
     refused("its approximate is 'tanh', which is another function than gelu", "Gelu", x, approximate="tanh")
     refused("it is not over all numbers of an image, as that of a layer is", "Softmax", x, axis=1)
     refused("it is an operator of 'com.microsoft', not of ONNX itself", "FusedConv", x, domain="com.microsoft")

@@ -245,7 +245,7 @@ TEST_CASE("rectangular, dilated and one-sided windows give the answer of one dev
            "inputs=data channels=3 filters=8 filterSize=3 filterSizeY=1 padding=2 paddingY=0 dilation=2 "
            "neuron=relu") +
           section("p", "pool",
-                  "pool=max inputs=a channels=8 sizeX=2 sizeY=3 stride=2 strideY=1 paddingEnd=1") +
+                  "pool=max inputs=a channels=8 sizeX=2 sizeY=3 stride=2 strideY=1 paddingEndY=1") +
           section("l", "local",
                   "inputs=p channels=8 filters=4 filterSize=1 filterSizeY=2 dilationY=2 initW=0.3") +
           fc("f", "inputs=l outputs=6 neuron=relu"),
