@@ -44,14 +44,14 @@ std::vector<ParamSpec> specs() {
       param_per_input("epsW", &Params::eps_w,
                       {.min = 0, .doc = "rate of the weights", .file = CfgFile::parameters}),
       param("epsB", &Params::eps_b, {.min = 0, .doc = "rate of the biases", .file = CfgFile::parameters}),
+      param("sizeY", &Params::height, {.fallback = "", .min = 1, .doc = "height, if it is another"}),
+      param_per_input("strideY", &Params::strides_y, {.fallback = "", .min = 1, .doc = "step downwards"}),
       param("wc", &Params::wc,
             {.fallback = "0",
              .min = 0,
              .doc = "decay",
              .file = CfgFile::parameters,
              .aliases = {"weightDecay"}}),
-      param("sizeY", &Params::height, {.fallback = "", .min = 1, .doc = "height, if it is another"}),
-      param_per_input("strideY", &Params::strides_y, {.fallback = "", .min = 1, .doc = "step downwards"}),
   };
 }
 
