@@ -69,8 +69,9 @@ LayerType conv_type() {
   type.doc =
       "Convolution: every filter is applied at every position of the image. Several inputs are summed.";
   type.formula =
-      "output: filters*groups maps of side 1 + (2*padding + side - filterSize)/stride, rounded up, so that "
-      "the last window may hang over the edge onto zeros, or down (rounding)";
+      "output: filters*groups maps of side 1 + (padding + side + paddingEnd - span)/stride, where span = "
+      "(filterSize - 1)*dilation + 1, rounded up, so that the last window may hang over the edge onto zeros, "
+      "or down (rounding); keys that end in Y are for the vertical direction";
   type.example =
       "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=5\n"
       "padding=2\nstride=1\ninitW=0.0001\nneuron=relu\n\n; parameter file\n"

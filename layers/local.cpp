@@ -20,7 +20,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     const LocalGeometry& g = geometries[i];
     WeightConstraint filters;
     filters.groups = g.oh * g.ow * g.k;
-    filters.inner = g.c / g.groups * g.filter * g.filter;
+    filters.inner = g.c / g.groups * g.filter.area();
     filters.shrink = true;
     good = add_weights(weights, source, p, i, g.weights(), filters, 2, g.groups) && good;
   }

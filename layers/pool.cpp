@@ -1,5 +1,9 @@
-// pool: over square windows of each map. cmpool: over windows of maps.
+// pool: over windows of each map. cmpool: over windows of maps.
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "layers/geometry_layer.h"
 #include "layers/windows.h"
@@ -10,6 +14,9 @@ namespace {
 struct PoolParams {
   PoolKind kind = PoolKind::max;
   int channels = 0, size = 0, stride = 1, start = 0, outputs = 0;
+  // Without values for what is the same in both directions.
+  std::optional<int> size_y, stride_y, start_y, outputs_y;
+  std::optional<int> padding_end, padding_end_y;
   bool sum = false;
   Rounding rounding = Rounding::up;
 };
@@ -50,14 +57,103 @@ class PoolLayer : public Layer {
   const PoolGeometry geometry;  ///< n is set when lowering
 };
 
-/// Returns (img - start - size) / stride + 1, rounded up or down. If it is rounded down, there is as much
-/// border behind the image as a negative start puts before it.
-std::int64_t pooled_side(std::int64_t img, std::int64_t start, std::int64_t size, std::int64_t stride,
+/// Returns (side - start - size) / stride + 1, rounded up or down.
+std::int64_t pooled_side(std::int64_t side, std::int64_t start, std::int64_t size, std::int64_t stride,
                          Rounding rounding = Rounding::up) {
-  const bool down = rounding == Rounding::down;
-  const std::int64_t rest = img - start - size - (down ? std::min<std::int64_t>(start, 0) : 0);
+  const std::int64_t rest = side - start - size;
   if (rest <= 0) return 1;
-  return (down ? rest : rest + stride - 1) / stride + 1;
+  return (rounding == Rounding::down ? rest : rest + stride - 1) / stride + 1;
+}
+
+/// The windows along one direction of the map, and the keys that a message about them names.
+struct Line {
+  WindowLine windows;                      ///< their number is set by fit()
+  std::optional<std::int64_t> border_end;  ///< border behind the map that the file gives
+  std::int64_t outputs;                    ///< number of windows that the file gives; 0: none
+  const char *size_key, *stride_key, *start_key, *end_key, *outputs_key;
+
+  std::int64_t border() const { return std::max<std::int64_t>(-windows.start, 0); }
+};
+
+/// Returns the windows along both directions: down, then across.
+std::array<Line, 2> lines_of(const PoolParams& p, const FeatureShape& in) {
+  // A key with the suffix Y is as the one without it if it is not given.
+  const std::optional<int> end_y = p.padding_end_y ? p.padding_end_y : p.padding_end;
+  return {
+      Line{{in.h, 0, p.size_y.value_or(p.size), p.stride_y.value_or(p.stride), p.start_y.value_or(p.start)},
+           end_y,
+           p.outputs_y.value_or(p.outputs),
+           p.size_y ? "sizeY" : "sizeX",
+           p.stride_y ? "strideY" : "stride",
+           p.start_y ? "startY" : "start",
+           p.padding_end_y ? "paddingEndY" : "paddingEnd",
+           p.outputs_y ? "outputsY" : "outputsX"},
+      Line{{in.w, 0, p.size, p.stride, p.start},
+           p.padding_end,
+           p.outputs,
+           "sizeX",
+           "stride",
+           "start",
+           "paddingEnd",
+           "outputsX"}};
+}
+
+/// Sets the number of windows. Returns false after reporting errors.
+bool fit(const LayerSource& source, const PoolParams& p, Line& line, const FeatureShape& in) {
+  WindowLine& w = line.windows;
+  if (line.outputs > 0 && p.rounding == Rounding::down) {
+    source.error("rounding",
+                 std::string(line.outputs_key) + " gives the side of the output: leave rounding out");
+    return false;
+  }
+  if (line.outputs > 0 && line.border_end) {
+    source.error(line.end_key, std::string(line.outputs_key) + " gives the side of the output: leave " +
+                                   line.end_key + " out");
+    return false;
+  }
+  // If the number is rounded down, there is as much border behind the map as a negative start puts before it.
+  const std::int64_t behind = line.border_end.value_or(p.rounding == Rounding::down ? line.border() : 0);
+  if (w.size > w.pixels + line.border() + behind) {
+    const bool bordered = line.border() + behind > 0;
+    source.error(line.size_key, line.size_key + ("=" + std::to_string(w.size)) +
+                                    " is larger than the input '" + source.inputs[0].name + "' (" + in.str() +
+                                    ")" +
+                                    (bordered ? " with its border of " + std::to_string(line.border()) +
+                                                    " before and " + std::to_string(behind) + " behind it"
+                                              : ""));
+    return false;
+  }
+  w.windows =
+      line.outputs > 0 ? line.outputs : pooled_side(w.pixels + behind, w.start, w.size, w.stride, p.rounding);
+  if (w.origin(0) + w.size <= 0 || w.origin(w.windows - 1) >= w.pixels) {
+    source.error(line.outputs > 0  ? line.outputs_key
+                 : line.border_end ? line.end_key
+                                   : line.start_key,
+                 "a window lies wholly outside the " + std::to_string(w.pixels) + "-pixel image (" +
+                     line.start_key + "=" + std::to_string(w.start) + ", " + line.stride_key + "=" +
+                     std::to_string(w.stride) + ", " + std::to_string(w.windows) + " outputs)");
+    return false;
+  }
+  if (w.stride > w.size)
+    source.warning(line.stride_key, line.stride_key + ("=" + std::to_string(w.stride)) + " is larger than " +
+                                        line.size_key + "=" + std::to_string(w.size) +
+                                        ": pixels between the windows are not used");
+  return true;
+}
+
+/// Returns the keys that a layer which pools the whole map has but must not have.
+std::vector<std::string> keys_of_windows(const PoolParams& p) {
+  std::vector<std::string> keys;
+  const auto add = [&](bool given, const char* key) {
+    if (given) keys.emplace_back(key);
+  };
+  add(p.size_y.has_value(), "sizeY");
+  add(p.stride_y.has_value(), "strideY");
+  add(p.start_y.has_value(), "startY");
+  add(p.outputs_y.has_value(), "outputsY");
+  add(p.padding_end.has_value(), "paddingEnd");
+  add(p.padding_end_y.has_value(), "paddingEndY");
+  return keys;
 }
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
@@ -70,16 +166,18 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     source.error("sizeX", "sizeX=0 pools the whole map: start and outputsX must be left out");
     return nullptr;
   }
+  if (const auto keys = keys_of_windows(p); global && !keys.empty()) {
+    source.error(keys[0], "sizeX=0 pools the whole map: " + join(keys) + " must be left out");
+    return nullptr;
+  }
   if (!global && p.stride == 0) {
     source.error("stride", source.definition->find("stride") == nullptr
                                ? "'stride' is missing; it is the step between neighbouring windows, in pixels"
                                : "stride expects an integer of at least 1, not '0'");
     return nullptr;
   }
-  if (p.rounding == Rounding::down && (global || p.outputs > 0)) {
-    source.error("rounding", std::string(global ? "sizeX=0 pools the whole map"
-                                                : "outputsX gives the side of the output") +
-                                 ": leave rounding out");
+  if (global && p.rounding == Rounding::down) {
+    source.error("rounding", "sizeX=0 pools the whole map: leave rounding out");
     return nullptr;
   }
   if (p.sum && p.kind != PoolKind::average) {
@@ -91,30 +189,21 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   g.c = in->c;
   g.h = in->h;
   g.w = in->w;
-  // One window that is clipped to the map.
-  g.size = global ? std::max(in->h, in->w) : p.size;
-  g.stride = global ? 1 : p.stride;
-  g.start = p.start;
   g.sum = p.sum;
-  if (!global && (g.size > g.h || g.size > g.w)) {
-    source.error("sizeX", "sizeX=" + std::to_string(g.size) + " is larger than the input '" +
-                              source.inputs[0].name + "' (" + in->str() + ")");
-    return nullptr;
+  if (global) {  // one window that is clipped to the map
+    g.size = std::max(in->h, in->w);
+    g.oh = g.ow = 1;
+    return std::make_shared<PoolLayer>(g);
   }
-  g.oh = p.outputs > 0 ? p.outputs : pooled_side(g.h, g.start, g.size, g.stride, p.rounding);
-  g.ow = p.outputs > 0 ? p.outputs : pooled_side(g.w, g.start, g.size, g.stride, p.rounding);
-  for (const auto& [side, outputs] : {std::pair{g.h, g.oh}, std::pair{g.w, g.ow}}) {
-    if (g.start + g.size <= 0 || g.start + g.stride * (outputs - 1) >= side) {
-      source.error(p.outputs > 0 ? "outputsX" : "start",
-                   "a window lies wholly outside the " + std::to_string(side) +
-                       "-pixel image (start=" + std::to_string(g.start) +
-                       ", stride=" + std::to_string(g.stride) + ", " + std::to_string(outputs) + " outputs)");
-      return nullptr;
-    }
-  }
-  if (!global && g.stride > g.size)
-    source.warning("stride", "stride=" + std::to_string(g.stride) + " is larger than sizeX=" +
-                                 std::to_string(g.size) + ": pixels between the windows are not used");
+  std::array<Line, 2> lines = lines_of(p, *in);
+  for (Line& line : lines)
+    if (!fit(source, p, line, *in)) return nullptr;
+  const auto& [down, across] = lines;
+  g.size = {down.windows.size, across.windows.size};
+  g.stride = {down.windows.stride, across.windows.stride};
+  g.start = {down.windows.start, across.windows.start};
+  g.oh = down.windows.windows;
+  g.ow = across.windows.windows;
   return std::make_shared<PoolLayer>(g);
 }
 
@@ -203,9 +292,15 @@ LayerType pool_type() {
       "Pooling: the maximum, the average or the value of largest magnitude "
       "of each window of each map. Windows are clipped at the border.";
   type.formula =
-      "output: maps of side ceil((side - start - sizeX)/stride) + 1; with rounding=down floor of the same, "
-      "where a negative start counts twice, as a border on both sides";
+      "output: maps of side ceil((side + paddingEnd - start - sizeX)/stride) + 1; with rounding=down floor "
+      "of "
+      "the same, where paddingEnd is -start if start is negative: a border on both "
+      "sides; keys that end in Y are for the vertical direction";
   type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
+  const auto vertical = [](const char* key, std::optional<int> PoolParams::*field, double least,
+                           const char* unit, const char* doc) {
+    return param(key, field, {.fallback = "", .min = least, .max = 4096, .unit = unit, .doc = doc});
+  };
   type.params = {
       param_choice("pool", &PoolParams::kind,
                    {{"max", PoolKind::max}, {"avg", PoolKind::average}, {"maxabs", PoolKind::max_abs}},
@@ -213,28 +308,36 @@ LayerType pool_type() {
       param("channels", &PoolParams::channels,
             {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "maps", .doc = kChannelsDoc}),
       param("sizeX", &PoolParams::size,
-            {.min = 0,
-             .max = 4096,
-             .unit = "pixels",
-             .doc = "side of the square windows; 0 pools the whole map"}),
+            {.min = 0, .max = 4096, .unit = "pixels", .doc = "side of the windows; 0 pools the whole map"}),
+      vertical("sizeY", &PoolParams::size_y, 1, "pixels", "height of the windows, if it is not sizeX"),
       param("stride", &PoolParams::stride,
             {.fallback = "0",
              .min = 0,
              .max = 4096,
              .unit = "pixels",
              .doc = "step between neighbouring windows, at least 1; required unless sizeX=0"}),
+      vertical("strideY", &PoolParams::stride_y, 1, "pixels", "step downwards, if it is not stride"),
       param("start", &PoolParams::start,
             {.fallback = "0",
              .min = -4096,
              .max = 4096,
              .unit = "pixels",
              .doc = "where the first window begins; may be negative"}),
+      vertical("startY", &PoolParams::start_y, -4096, "pixels",
+               "the row where it begins, if it is not start"),
+      vertical("paddingEnd", &PoolParams::padding_end, 0, "pixels",
+               "border to the right of the map and below it, of which windows see nothing; without the key "
+               "none, or with rounding=down as much as to the left and above"),
+      vertical("paddingEndY", &PoolParams::padding_end_y, 0, "pixels",
+               "border below the map, if it is not paddingEnd"),
       param("outputsX", &PoolParams::outputs,
             {.fallback = "0",
              .min = 0,
              .max = 4096,
              .unit = "windows",
              .doc = "side of the output; 0: as the other keys say"}),
+      vertical("outputsY", &PoolParams::outputs_y, 1, "windows",
+               "height of the output, if it is not outputsX"),
       rounding_spec<PoolParams>(),
       param("sum", &PoolParams::sum, {.fallback = "0", .doc = "pool=avg only: sum instead of average"}),
   };

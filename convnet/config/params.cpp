@@ -220,6 +220,12 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, int& out
   return expects("an integer" + range_text(std::max(spec.min, lowest), std::min(spec.max, highest)), text);
 }
 
+std::string parse_value(const std::string& text, const ParamSpec& spec, std::optional<int>& out) {
+  out.reset();
+  if (text.empty()) return "";
+  return parse_value(text, spec, out.emplace());
+}
+
 std::string parse_value(const std::string& text, const ParamSpec& spec, double& out) {
   const auto value = to_number<double>(text);
   if (value && std::abs(*value) > kLargest) return expects("a number that fp32 holds, up to 3.4e+38", text);

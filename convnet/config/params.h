@@ -55,6 +55,8 @@ struct ParamInfo {
 /// integer is "3" but not "3.0", a number may be "1e-3", and a boolean is one of 0/1 true/false yes/no
 /// on/off.
 std::string parse_value(const std::string& text, const ParamSpec& spec, int& out);
+/// The text "" leaves `out` without a value.
+std::string parse_value(const std::string& text, const ParamSpec& spec, std::optional<int>& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, double& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, bool& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, Schedule& out);
@@ -77,6 +79,8 @@ template <>
 struct TypeName<int> {
   static constexpr const char* value = "integer";
 };
+template <>
+struct TypeName<std::optional<int>> : TypeName<int> {};
 template <>
 struct TypeName<double> {
   static constexpr const char* value = "number";
@@ -114,7 +118,7 @@ inline ParamSpec base_spec(std::string key, std::string type, ParamInfo info) {
 }
 
 /// Declares a key whose value is the field `field` of Params: an int, double, bool, Schedule, string or list
-/// of strings.
+/// of strings. An optional int has no value without the key, whose fallback must be "".
 template <class Params, class T>
 ParamSpec param(std::string key, T Params::*field, ParamInfo info) {
   ParamSpec spec = base_spec(std::move(key), detail::TypeName<T>::value, std::move(info));
@@ -133,6 +137,7 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
   spec.assign = [field, rules = spec](void* params, const std::string& text,
                                       std::size_t inputs) -> std::string {
     std::vector<std::string> items = split_list(text);
+    if (items.empty() && rules.fallback == "") items.emplace_back();
     if (items.size() == 1) items.resize(inputs, items[0]);
     if (items.size() != inputs)
       return "has " + std::to_string(items.size()) + " values for " + std::to_string(inputs) +

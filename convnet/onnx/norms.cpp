@@ -34,11 +34,11 @@ std::string add_operators(OnnxBuilder& b, const CrossMapNormForward& op, const O
                  {{"size", p.size}, {"alpha", p.scale}, {"beta", p.power}, {"bias", p.min_div}});
   const std::int64_t pixels = p.h * p.w;
   const std::int64_t groups = (p.c + p.size - 1) / p.size;
-  const OnnxWindows maps = p.blocked ? onnx_windows(p.c, 0, p.size, p.size, groups)
-                                     : onnx_windows(p.c, -(p.size / 2), p.size, 1, p.c);
+  const OnnxWindows maps = p.blocked ? onnx_windows({p.c, groups, p.size, p.size})
+                                     : onnx_windows({p.c, p.c, p.size, 1, -(p.size / 2)});
   // The maps become the rows of an image.
   std::string means = averages(b, b.reshaped(squares(b, args[0]), {1, p.c, pixels}), maps,
-                               onnx_windows(pixels, 0, 1, 1, pixels), true);
+                               onnx_windows({pixels, pixels, 1}), true);
   if (p.blocked) {
     const std::string one_each = b.reshaped(means, {groups, 1, pixels});
     means = b.add("Expand", {one_each, b.integers("shape", {1, 1, p.size, 1})});
@@ -52,8 +52,8 @@ std::string add_operators(OnnxBuilder& b, const CrossMapNormForward& op, const O
 
 std::string add_operators(OnnxBuilder& b, const WindowNormForward& op, const OnnxArguments& args) {
   const WindowNorm& p = op.p;
-  const OnnxWindows rows = onnx_windows(p.h, -(p.size / 2), p.size, 1, p.h);
-  const OnnxWindows columns = onnx_windows(p.w, -(p.size / 2), p.size, 1, p.w);
+  const OnnxWindows rows = onnx_windows({p.h, p.h, p.size, 1, -(p.size / 2)});
+  const OnnxWindows columns = onnx_windows({p.w, p.w, p.size, 1, -(p.size / 2)});
   std::string z = args[0];
   if (p.contrast) z = b.add("Sub", {z, averages(b, z, rows, columns, false)});
   return normalised(b, p, args[0], averages(b, squares(b, z), rows, columns, true));

@@ -6,11 +6,10 @@ namespace convnet {
 namespace {
 
 /// The windows of pooling, which are clipped to the image: a single one is what remains of it.
-OnnxWindows pool_windows(std::int64_t side, std::int64_t start, std::int64_t size, std::int64_t stride,
-                         std::int64_t outputs) {
-  if (outputs > 1) return onnx_windows(side, start, size, stride, outputs);
-  const std::int64_t first = std::max<std::int64_t>(start, 0), end = std::min(side, start + size);
-  return {side, first, end, end - first, 1, 1};
+OnnxWindows pool_windows(const WindowLine& line) {
+  if (line.windows > 1) return onnx_windows(line);
+  const std::int64_t first = std::max<std::int64_t>(line.start, 0), end = std::min(line.pixels, line.end());
+  return {line.pixels, first, end, end - first, 1, 1};
 }
 
 }  // namespace
@@ -18,8 +17,7 @@ OnnxWindows pool_windows(std::int64_t side, std::int64_t start, std::int64_t siz
 std::string add_operators(OnnxBuilder& b, const PoolForward& op, const OnnxArguments& args) {
   const PoolGeometry& g = op.g;
   if (g.kind == PoolKind::max_abs) throw NotInOnnx("pool=maxabs");
-  const OnnxWindows rows = pool_windows(g.h, g.start, g.size, g.stride, g.oh);
-  const OnnxWindows columns = pool_windows(g.w, g.start, g.size, g.stride, g.ow);
+  const OnnxWindows rows = pool_windows(g.rows()), columns = pool_windows(g.columns());
   const std::string kind = g.kind == PoolKind::max ? "MaxPool" : "AveragePool";
   if (rows.size == g.h && columns.size == g.w && rows.outputs == 1 && columns.outputs == 1)
     return b.scaled(b.add("Global" + kind, {args[0]}), g.sum ? static_cast<float>(g.h * g.w) : 1.0F);
@@ -32,8 +30,8 @@ std::string add_operators(OnnxBuilder& b, const PoolForward& op, const OnnxArgum
 
 std::string add_operators(OnnxBuilder& b, const CrossMapPoolForward& op, const OnnxArguments& args) {
   const CrossMapPool& p = op.p;
-  const OnnxWindows maps = pool_windows(p.c, p.start, p.size, p.stride, p.outputs);
-  const OnnxWindows pixels = pool_windows(p.h * p.w, 0, 1, 1, p.h * p.w);
+  const OnnxWindows maps = pool_windows({p.c, p.outputs, p.size, p.stride, p.start});
+  const OnnxWindows pixels = pool_windows({p.h * p.w, p.h * p.w, 1});
   // The maps become the rows of an image.
   const std::string x = seen_by(b, b.reshaped(args[0], {1, p.c, p.h * p.w}), maps, pixels);
   return b.reshaped(b.add("MaxPool", {x}, window_attributes(maps, pixels)), {p.outputs, p.h, p.w});

@@ -12,17 +12,18 @@ std::string accumulated(OnnxBuilder& b, const std::string& sum, bool accumulate,
   return accumulate ? b.add("Add", {args.back(), sum}) : sum;
 }
 
-/// All windows of an image as columns: (N,C,H,W) to (N, C*filter*filter, OH, OW). Each output map is a
+/// All windows of an image as columns: (N,C,H,W) to (N, C*places, OH, OW). Each output map is a
 /// convolution of one map with a filter that is 1 at one place.
 std::string window_columns(OnnxBuilder& b, const LocalGeometry& g, const OnnxWindows& rows,
                            const OnnxWindows& columns, const std::string& x) {
-  const std::int64_t places = g.filter * g.filter;
+  const std::int64_t places = g.filter.area();
   std::vector<float> filters(static_cast<std::size_t>(g.c * places * places), 0.0F);
   for (std::int64_t i = 0; i < g.c * places; ++i)
     filters[static_cast<std::size_t>(i * places + i % places)] = 1;
   std::vector<OnnxAttribute> attributes = window_attributes(rows, columns);
   attributes.push_back({"group", g.c});
-  const std::string constant = b.numbers("places", {g.c * places, 1, g.filter, g.filter}, std::move(filters));
+  const std::string constant =
+      b.numbers("places", {g.c * places, 1, g.filter.y, g.filter.x}, std::move(filters));
   return b.add("Conv", {seen_by(b, x, rows, columns), constant}, std::move(attributes));
 }
 
@@ -30,8 +31,7 @@ std::string window_columns(OnnxBuilder& b, const LocalGeometry& g, const OnnxWin
 
 std::string add_operators(OnnxBuilder& b, const ConvForward& op, const OnnxArguments& args) {
   const ConvGeometry& g = op.g;
-  const OnnxWindows rows = onnx_windows(g.h, -g.pad, g.filter, g.stride, g.oh);
-  const OnnxWindows columns = onnx_windows(g.w, -g.pad, g.filter, g.stride, g.ow);
+  const OnnxWindows rows = onnx_windows(g.rows()), columns = onnx_windows(g.columns());
   std::vector<OnnxAttribute> attributes = window_attributes(rows, columns);
   attributes.push_back({"group", g.groups});
   std::vector<std::string> inputs = {seen_by(b, args[0], rows, columns), args[1]};
@@ -55,9 +55,9 @@ std::string add_operators(OnnxBuilder& b, const InnerProductForward& op, const O
 
 std::string add_operators(OnnxBuilder& b, const LocalForward& op, const OnnxArguments& args) {
   const LocalGeometry& g = op.g;
-  const std::int64_t positions = g.oh * g.ow, values = g.c / g.groups * g.filter * g.filter;
-  const std::string windows = window_columns(b, g, onnx_windows(g.h, -g.pad, g.filter, g.stride, g.oh),
-                                             onnx_windows(g.w, -g.pad, g.filter, g.stride, g.ow), args[0]);
+  const std::int64_t positions = g.oh * g.ow, values = g.c / g.groups * g.filter.area();
+  const std::string windows =
+      window_columns(b, g, onnx_windows(g.rows()), onnx_windows(g.columns()), args[0]);
   // A product of a matrix with a vector for each position and group.
   const std::string by_position =
       b.add("Transpose", {b.reshaped(windows, {g.groups * values, positions})}, {{"perm", Ints{0, 2, 1}}});

@@ -128,16 +128,25 @@ Activation selected(OperatorCall& call, const Activation& a, std::size_t axis, s
   return result;
 }
 
-/// Returns a square part of the pixels of maps, every `step`-th one: a pool layer of single pixels.
-Activation cropped(OperatorCall& call, const Activation& a, std::int64_t first, std::int64_t step,
-                   std::int64_t count) {
+/// Every `step`-th element of an axis, from `first` on.
+struct Part {
+  std::int64_t first = 0, step = 1, count = 0;
+  bool operator==(const Part&) const = default;
+};
+
+/// Returns a rectangle of the pixels of maps: a pool layer of single pixels.
+Activation cropped(OperatorCall& call, const Activation& a, const Part& rows, const Part& columns) {
   FeatureShape in;
   const SketchId below = as_maps(call, a, in);
-  SketchLayer layer{"pool", {below}, {in.c, count, count, true}, {}, {}, {}, {}};
-  layer.keys = {
-      {"pool", "max"}, {"channels", std::to_string(in.c)}, {"sizeX", "1"}, {"stride", std::to_string(step)}};
-  if (first > 0) layer.keys.emplace_back("start", std::to_string(first));
-  layer.keys.emplace_back("outputsX", std::to_string(count));
+  SketchLayer layer{"pool", {below}, {in.c, rows.count, columns.count, true}, {}, {}, {}, {}};
+  layer.keys = {{"pool", "max"}, {"channels", std::to_string(in.c)}, {"sizeX", "1"}};
+  const auto add = [&](const char* key, const char* key_y, std::int64_t Part::*field) {
+    layer.keys.emplace_back(key, std::to_string(columns.*field));
+    if (rows.*field != columns.*field) layer.keys.emplace_back(key_y, std::to_string(rows.*field));
+  };
+  add("stride", "strideY", &Part::step);
+  if (rows.first > 0 || columns.first > 0) add("start", "startY", &Part::first);
+  add("outputsX", "outputsY", &Part::count);
   layer.comment = "a part of the pixels";
   const FeatureShape out = layer.shape;
   return stored_activation(call.net.add(std::move(layer)), out, a.images);
@@ -154,10 +163,6 @@ std::vector<SourceValue> import_slice(OperatorCall& call) {
       call.integers_or_input("steps", 4).value_or(std::vector<std::int64_t>(starts->size(), 1));
   if (axes.size() != starts->size() || steps.size() != starts->size())
     throw CannotImport("its starts, ends, axes and steps are not as many");
-  struct Part {
-    std::int64_t first, step, count;
-    bool operator==(const Part&) const = default;
-  };
   std::vector<std::pair<std::size_t, Part>> parts;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t axis = OperatorCall::axis(axes[i], a.axes.size() + 1);
@@ -172,14 +177,17 @@ std::vector<SourceValue> import_slice(OperatorCall& call) {
     if (axis == 0) throw CannotImport("it takes some of the images");
     parts.emplace_back(axis, part);
   }
-  const bool of_pixels = parts.size() == 2 && a.axes.size() == 3 && parts[0].second == parts[1].second &&
-                         parts[0].first + parts[1].first == 5 && call.net.shape(a.layer).image;
-  if (of_pixels && parts[0].second.count > 0) {
-    const Part& p = parts[0].second;
-    return {cropped(call, a, p.first, p.step, p.count)};
-  }
-  for (const auto& [axis, p] : parts) a = selected(call, a, axis, p.first, p.step, p.count);
-  return {a};
+  // Maps first, whose axis has the number 1; the other two are those of pixels.
+  const auto of_pixels = [&](const auto& part) {
+    return part.first > 1 && part.second.count > 0 && a.axes.size() == 3 && call.net.shape(a.layer).image;
+  };
+  for (const auto& [axis, p] : parts)
+    if (!of_pixels(std::pair(axis, p))) a = selected(call, a, axis, p.first, p.step, p.count);
+  if (std::ranges::none_of(parts, of_pixels)) return {a};
+  Part rows{0, 1, a.dims()[2]}, columns{0, 1, a.dims()[3]};
+  for (const auto& part : parts)
+    if (of_pixels(part)) (part.first == 2 ? rows : columns) = part.second;
+  return {cropped(call, a, rows, columns)};
 }
 
 std::vector<SourceValue> import_split(OperatorCall& call) {

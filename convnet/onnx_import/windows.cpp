@@ -11,35 +11,51 @@
 namespace convnet {
 namespace {
 
-/// The windows of an operator along both sides of maps.
+/// The windows of an operator along one direction of maps, of which two are the rows and the columns.
+struct Line {
+  std::int64_t pixels = 0;
+  std::int64_t size = 1, stride = 1, dilation = 1;
+  std::int64_t before = 0, behind = 0;  ///< pixels of border before and behind the maps
+  std::int64_t outputs = 0;
+
+  std::int64_t extent() const { return (size - 1) * dilation + 1; }
+  /// Returns the number of windows over maps with `end` pixels of border behind them; less than 1 if they are
+  /// larger.
+  std::int64_t count(std::int64_t end, bool up) const {
+    const std::int64_t rest = pixels + before + end - extent();
+    return rest < 0 ? 0 : (up ? rest + stride - 1 : rest) / stride + 1;
+  }
+};
 struct Windows {
-  std::int64_t size = 1, stride = 1;
-  /// Pixels of border before and behind the maps.
-  std::int64_t top = 0, left = 0, bottom = 0, right = 0;
+  Line rows, columns;
   bool ceil = false;
-  std::int64_t oh = 0, ow = 0;
+
+  bool bordered() const { return rows.before + rows.behind + columns.before + columns.behind > 0; }
 };
 
-/// The number of windows along a side.
-std::int64_t windows_along(std::int64_t side, std::int64_t before, std::int64_t behind, const Windows& w) {
-  const std::int64_t rest = side + before + behind - w.size;
-  if (rest < 0) throw CannotImport("its windows are larger than the maps");
-  if (!w.ceil) return rest / w.stride + 1;
-  const std::int64_t count = (rest + w.stride - 1) / w.stride + 1;
-  // A window that would begin behind the maps is left out.
-  return (count - 1) * w.stride >= side + before ? count - 1 : count;
-}
-
-/// Returns the only number of a list, which has one for each side; `what` is for messages.
-std::int64_t equal_sides(const std::vector<std::int64_t>& sides, const char* what, std::int64_t most) {
-  if (sides.size() != 2) throw CannotImport(fmt::format("it has {} sides, not 2", sides.size()));
-  if (sides[0] != sides[1])
-    throw CannotImport(fmt::format("its {} is {}x{}; layers have square ones", what, sides[0], sides[1]));
-  if (sides[0] < 1 || sides[0] > most) throw CannotImport(fmt::format("its {} is {}", what, sides[0]));
-  return sides[0];
+/// Sets the number of windows.
+void count_windows(Windows& w, const FeatureShape& in) {
+  w.rows.pixels = in.h;
+  w.columns.pixels = in.w;
+  for (Line* line : {&w.rows, &w.columns}) {
+    line->outputs = line->count(line->behind, w.ceil);
+    if (line->outputs < 1) throw CannotImport("its windows are larger than the maps");
+    // A window that would begin behind the maps is left out.
+    if (w.ceil && (line->outputs - 1) * line->stride >= line->pixels + line->before) --line->outputs;
+  }
 }
 
 constexpr std::int64_t kMostSide = 4096;
+
+/// Sets a number of the rows and one of the columns from a list of both; `what` is for messages.
+void set_sides(const std::vector<std::int64_t>& sides, const char* what, std::int64_t Line::*field,
+               Windows& w) {
+  if (sides.size() != 2) throw CannotImport(fmt::format("it has {} sides, not 2", sides.size()));
+  if (std::ranges::any_of(sides, [](std::int64_t side) { return side < 1 || side > kMostSide; }))
+    throw CannotImport(fmt::format("its {} is {}x{}", what, sides[0], sides[1]));
+  w.rows.*field = sides[0];
+  w.columns.*field = sides[1];
+}
 
 /// Reads the attributes that windows have in common. `filter` is the size that a convolution's weights have.
 Windows read_windows(const OperatorCall& call, const FeatureShape& in, std::int64_t filter_h,
@@ -48,40 +64,36 @@ Windows read_windows(const OperatorCall& call, const FeatureShape& in, std::int6
   const std::vector<std::int64_t> shape = call.integers("kernel_shape", {filter_h, filter_w});
   if (filter_h > 0 && shape != std::vector{filter_h, filter_w})
     throw CannotImport("its kernel_shape is not that of its weights");
-  w.size = equal_sides(shape, "window", kMostSide);
-  w.stride = equal_sides(call.integers("strides", {1, 1}), "stride", kMostSide);
-  const std::int64_t dilation = equal_sides(call.integers("dilations", {1, 1}), "dilation", kMostSide);
-  if (dilation != 1 && w.size > 1)
-    throw CannotImport(fmt::format("it has a dilation of {}, which no layer has", dilation));
+  set_sides(shape, "window", &Line::size, w);
+  set_sides(call.integers("strides", {1, 1}), "stride", &Line::stride, w);
+  set_sides(call.integers("dilations", {1, 1}), "dilation", &Line::dilation, w);
+  w.rows.pixels = in.h;
+  w.columns.pixels = in.w;
+  for (Line* line : {&w.rows, &w.columns})
+    if (line->size == 1) line->dilation = 1;
   w.ceil = call.integer("ceil_mode", 0) != 0;
   const std::string automatic = call.text("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
-    const auto pad = [&](std::int64_t side, std::int64_t& before, std::int64_t& behind) {
-      const std::int64_t outputs = (side + w.stride - 1) / w.stride;
-      const std::int64_t all = std::max<std::int64_t>(0, (outputs - 1) * w.stride + w.size - side);
-      (automatic == "SAME_UPPER" ? before : behind) = all / 2;
-      (automatic == "SAME_UPPER" ? behind : before) = all - all / 2;
-    };
-    pad(in.h, w.top, w.bottom);
-    pad(in.w, w.left, w.right);
+    for (Line* line : {&w.rows, &w.columns}) {
+      const std::int64_t outputs = (line->pixels + line->stride - 1) / line->stride;
+      const std::int64_t all =
+          std::max<std::int64_t>(0, (outputs - 1) * line->stride + line->extent() - line->pixels);
+      line->before = automatic == "SAME_UPPER" ? all / 2 : all - all / 2;
+      line->behind = all - line->before;
+    }
   } else if (automatic == "NOTSET") {
     const std::vector<std::int64_t> pads = call.integers("pads", {0, 0, 0, 0});
     if (pads.size() != 4) throw CannotImport("its pads are not 4 numbers");
     if (std::ranges::any_of(pads, [](std::int64_t pad) { return pad < 0 || pad > kMostSide; }))
       throw CannotImport("its pads are out of range");
-    w.top = pads[0];
-    w.left = pads[1];
-    w.bottom = pads[2];
-    w.right = pads[3];
+    w.rows.before = pads[0];
+    w.columns.before = pads[1];
+    w.rows.behind = pads[2];
+    w.columns.behind = pads[3];
   } else if (automatic != "VALID") {
     throw CannotImport("its auto_pad is " + excerpt(automatic));
   }
   return w;
-}
-
-void count_windows(Windows& w, const FeatureShape& in) {
-  w.oh = windows_along(in.h, w.top, w.bottom, w);
-  w.ow = windows_along(in.w, w.left, w.right, w);
 }
 
 /// Takes in a border of zeros that lies below the windows. Returns the layer below it, or `id` if there is
@@ -89,47 +101,63 @@ void count_windows(Windows& w, const FeatureShape& in) {
 SketchId take_border(const NetSketch& net, SketchId id, Windows& w, FeatureShape& in, bool value_fits) {
   const SketchLayer& layer = net[id];
   if (layer.type != "pad" || !value_fits) return id;
-  w.top += layer.border.top;
-  w.left += layer.border.left;
-  w.bottom += layer.border.bottom;
-  w.right += layer.border.right;
+  w.rows.before += layer.border.top;
+  w.columns.before += layer.border.left;
+  w.rows.behind += layer.border.bottom;
+  w.columns.behind += layer.border.right;
   in = net.shape(layer.inputs[0]);
   return layer.inputs[0];
 }
 
 std::string pads_text(const Windows& w) {
-  return fmt::format("{},{},{},{} (top, left, bottom, right)", w.top, w.left, w.bottom, w.right);
+  return fmt::format("{},{},{},{} (top, left, bottom, right)", w.rows.before, w.columns.before, w.rows.behind,
+                     w.columns.behind);
 }
 
 using Keys = std::vector<std::pair<std::string, std::string>>;
 
-/// Adds the keys of a convolution's windows that give the outputs of `w`.
-void add_conv_windows(Keys& keys, const Windows& w, const FeatureShape& in) {
-  const auto outputs = [&](bool up) {
-    const auto along = [&](std::int64_t side) {
-      const std::int64_t rest = side + 2 * w.top - w.size;
-      return rest < 0 ? 0 : 1 + (up ? rest + w.stride - 1 : rest) / w.stride;
-    };
-    return std::pair{along(in.h), along(in.w)};
+/// Adds a key for both directions, if it is not what layers have without it, and one for the rows alone if
+/// they differ. `key_y` is the latter's name.
+void add_sides(Keys& keys, const char* key, const char* key_y, std::int64_t rows, std::int64_t columns,
+               std::int64_t otherwise) {
+  if (columns != otherwise) keys.emplace_back(key, std::to_string(columns));
+  if (rows != columns) keys.emplace_back(key_y, std::to_string(rows));
+}
+
+/// Adds keys that give the outputs of `w`: a rounding, or the border behind the maps. `by_default` returns
+/// the border that there is without the latter key. Returns false if there are none. Windows as large as the
+/// maps with their borders fit.
+template <class Default>
+bool add_ends(Keys& keys, const Windows& w, const Default& by_default) {
+  const auto gives = [](const Line& line, std::int64_t end, bool up) {
+    return line.extent() <= line.pixels + line.before + end && line.count(end, up) == line.outputs;
   };
-  if (w.top != w.left)
-    throw CannotImport("its pads are " + pads_text(w) + "; layers have as many above as to the left");
-  keys.emplace_back("filterSize", std::to_string(w.size));
-  if (w.top > 0) keys.emplace_back("padding", std::to_string(w.top));
-  if (w.stride > 1) keys.emplace_back("stride", std::to_string(w.stride));
-  const std::pair wanted{w.oh, w.ow};
-  if (outputs(true) == wanted) return;
-  if (outputs(false) == wanted) {
-    keys.emplace_back("rounding", "down");
-    return;
+  for (const bool up : {true, false}) {
+    if (!gives(w.rows, by_default(w.rows, up), up) || !gives(w.columns, by_default(w.columns, up), up))
+      continue;
+    if (!up) keys.emplace_back("rounding", "down");
+    return true;
   }
-  const auto covers = [&](std::int64_t side, std::int64_t count) {
-    const std::int64_t end = w.stride * (count - 1) + std::max(w.size, w.stride) - w.top;
-    return end >= side && count <= (side + w.top - 1) / w.stride + 1;
-  };
-  if (w.oh != w.ow || !covers(in.h, w.oh) || !covers(in.w, w.ow))
+  for (const bool up : {true, false}) {
+    if (!gives(w.rows, w.rows.behind, up) || !gives(w.columns, w.columns.behind, up)) continue;
+    const bool across = w.columns.behind != by_default(w.columns, up);
+    if (across) keys.emplace_back("paddingEnd", std::to_string(w.columns.behind));
+    if (w.rows.behind != (across ? w.columns.behind : by_default(w.rows, up)))
+      keys.emplace_back("paddingEndY", std::to_string(w.rows.behind));
+    if (!up) keys.emplace_back("rounding", "down");
+    return true;
+  }
+  return false;
+}
+
+/// Adds the keys of a convolution's windows that give the outputs of `w`.
+void add_conv_windows(Keys& keys, const Windows& w) {
+  add_sides(keys, "filterSize", "filterSizeY", w.rows.size, w.columns.size, 0);
+  add_sides(keys, "padding", "paddingY", w.rows.before, w.columns.before, 0);
+  add_sides(keys, "stride", "strideY", w.rows.stride, w.columns.stride, 1);
+  add_sides(keys, "dilation", "dilationY", w.rows.dilation, w.columns.dilation, 1);
+  if (!add_ends(keys, w, [](const Line& line, bool) { return line.before; }))
     throw CannotImport("its pads are " + pads_text(w) + ", which no layer has");
-  keys.emplace_back("modulesX", std::to_string(w.oh));
 }
 
 std::vector<SourceValue> import_conv(OperatorCall& call) {
@@ -148,10 +176,10 @@ std::vector<SourceValue> import_conv(OperatorCall& call) {
       filters == 0)
     throw CannotImport(fmt::format("its weights of {} do not fit {} channels in {} groups",
                                    to_string(weights.dims), in.c, groups));
-  SketchLayer layer{"conv", {below}, {filters, w.oh, w.ow, true}, {}, {}, {}, {}};
+  SketchLayer layer{"conv", {below}, {filters, w.rows.outputs, w.columns.outputs, true}, {}, {}, {}, {}};
   layer.keys = {{"channels", std::to_string(in.c)}, {"filters", std::to_string(filters / groups)}};
   if (groups > 1) layer.keys.emplace_back("groups", std::to_string(groups));
-  add_conv_windows(layer.keys, w, in);
+  add_conv_windows(layer.keys, w);
   layer.matrices["weights"] = as_matrix(call.constant_pointer(1), weights.dims);
   if (call.has(2)) {
     const Constant& biases = call.constant(2);
@@ -164,43 +192,33 @@ std::vector<SourceValue> import_conv(OperatorCall& call) {
 }
 
 /// Adds the keys of a pool layer's windows that give the outputs of `w`.
-void add_pool_windows(Keys& keys, const Windows& w, const FeatureShape& in) {
-  if (w.top != w.left)
-    throw CannotImport("its pads are " + pads_text(w) + "; layers have as many above as to the left");
-  if (w.size > in.h || w.size > in.w)
-    throw CannotImport(
-        fmt::format("its windows of {} pixels are larger than the maps of {}x{}", w.size, in.h, in.w));
-  keys.emplace_back("sizeX", std::to_string(w.size));
-  keys.emplace_back("stride", std::to_string(w.stride));
-  if (w.top > 0) keys.emplace_back("start", std::to_string(-w.top));
-  const bool inside = w.stride * (w.oh - 1) - w.top < in.h && w.stride * (w.ow - 1) - w.left < in.w;
-  if (w.top >= w.size || !inside)
-    throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
-  const auto outputs = [&](std::int64_t side, bool up) {
-    const std::int64_t rest = side - w.size + (up ? w.top : 2 * w.top);
-    return rest <= 0 ? 1 : (up ? rest + w.stride - 1 : rest) / w.stride + 1;
-  };
-  const auto gives = [&](bool up) { return outputs(in.h, up) == w.oh && outputs(in.w, up) == w.ow; };
-  if (gives(true)) return;
-  if (gives(false)) {
-    keys.emplace_back("rounding", "down");
-  } else if (w.oh == w.ow) {
-    keys.emplace_back("outputsX", std::to_string(w.oh));
-  } else {
-    throw CannotImport("its pads are " + pads_text(w) + ", which no layer has");
+void add_pool_windows(Keys& keys, const Windows& w) {
+  for (const Line& line : {w.rows, w.columns}) {
+    if (line.dilation > 1)
+      throw CannotImport(fmt::format("it has a dilation of {}, which no pool layer has", line.dilation));
+    if (line.before >= line.size || line.stride * (line.outputs - 1) - line.before >= line.pixels)
+      throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
   }
+  add_sides(keys, "sizeX", "sizeY", w.rows.size, w.columns.size, 0);
+  add_sides(keys, "stride", "strideY", w.rows.stride, w.columns.stride, 0);
+  add_sides(keys, "start", "startY", -w.rows.before, -w.columns.before, 0);
+  if (add_ends(keys, w, [](const Line& line, bool up) { return up ? 0 : line.before; })) return;
+  add_sides(keys, "outputsX", "outputsY", w.rows.outputs, w.columns.outputs, 0);
 }
 
 /// Adds a pool layer. `scale` is multiplied with what it pools.
 SourceValue add_pool(OperatorCall& call, SketchId below, const char* kind, const Windows& w,
                      const FeatureShape& in, bool sum, double scale, std::int64_t images) {
-  SketchLayer layer{"pool", {below}, {in.c, w.oh, w.ow, true}, {}, {}, {}, {}};
+  SketchLayer layer{"pool", {below}, {in.c, w.rows.outputs, w.columns.outputs, true}, {}, {}, {}, {}};
   layer.keys = {{"pool", kind}, {"channels", std::to_string(in.c)}};
   if (sum) layer.keys.emplace_back("sum", "1");
-  if (w.oh == 1 && w.ow == 1 && w.top == 0 && w.left == 0 && w.size >= in.h && w.size >= in.w)
+  const auto whole = [](const Line& line) {
+    return line.outputs == 1 && line.before == 0 && line.dilation == 1 && line.size >= line.pixels;
+  };
+  if (whole(w.rows) && whole(w.columns))
     layer.keys.emplace_back("sizeX", "0");
   else
-    add_pool_windows(layer.keys, w, in);
+    add_pool_windows(layer.keys, w);
   const FeatureShape out = layer.shape;
   const SketchId pool = call.net.add_linear(call.net.add(std::move(layer)), scale, 0);
   return stored_activation(pool, out, images);
@@ -216,7 +234,7 @@ std::vector<SourceValue> import_pool(OperatorCall& call) {
   bool counts_border = call.integer("count_include_pad", 0) != 0;
   if (call.net[below].type == "pad") {
     const SketchLayer& pad = call.net[below];
-    const bool no_own = w.top + w.left + w.bottom + w.right == 0;
+    const bool no_own = !w.bordered();
     // A maximum sees zeros as it sees nothing if there is no smaller number.
     const bool unseen = pad.border.value == 0 ? call.net[pad.inputs[0]].positive
                                               : pad.border.value <= -std::numeric_limits<float>::max();
@@ -224,25 +242,35 @@ std::vector<SourceValue> import_pool(OperatorCall& call) {
     counts_border = counts_border || !max;
   }
   count_windows(w, in);
-  if (w.size == 1 && w.stride == 1 && w.oh == in.h && w.ow == in.w) return {a};
-  const bool border = w.top + w.left + w.bottom + w.right > 0;
-  if (max || !border || !counts_border)
+  const auto changes = [](const Line& line) {
+    return line.size != 1 || line.stride != 1 || line.outputs != line.pixels;
+  };
+  if (!changes(w.rows) && !changes(w.columns)) return {a};
+  if (max || !w.bordered() || !counts_border)
     return {add_pool(call, below, max ? "max" : "avg", w, in, false, 1, a.images)};
   // Each window is divided by all of its pixels, as far as they lie on the maps or their border.
-  const auto ends_inside = [&](std::int64_t side, std::int64_t before, std::int64_t behind, std::int64_t o) {
-    return w.stride * (o - 1) + w.size <= side + before + behind;
+  const auto ends_inside = [](const Line& line) {
+    return line.stride * (line.outputs - 1) + line.extent() <= line.pixels + line.before + line.behind;
   };
-  if (!ends_inside(in.h, w.top, w.bottom, w.oh) || !ends_inside(in.w, w.left, w.right, w.ow))
+  if (!ends_inside(w.rows) || !ends_inside(w.columns))
     throw CannotImport("its last windows hang over a border that counts");
-  return {add_pool(call, below, "avg", w, in, true, 1.0 / static_cast<double>(w.size * w.size), a.images)};
+  const std::int64_t area = w.rows.size * w.columns.size;
+  return {add_pool(call, below, "avg", w, in, true, 1.0 / static_cast<double>(area), a.images)};
+}
+
+/// Returns one window over whole maps.
+Windows windows_over(const FeatureShape& in) {
+  Windows w;
+  w.rows.pixels = w.rows.size = in.h;
+  w.columns.pixels = w.columns.size = in.w;
+  w.rows.outputs = w.columns.outputs = 1;
+  return w;
 }
 
 SourceValue pooled_whole(OperatorCall& call, const char* kind) {
   FeatureShape in;
   const SketchId below = as_maps(call, call.activation(0), in);
-  Windows w;
-  w.size = std::max(in.h, in.w);
-  w.oh = w.ow = 1;
+  const Windows w = windows_over(in);
   if (in.h == 1 && in.w == 1) return call.activation(0);
   return add_pool(call, below, kind, w, in, false, 1, call.activation(0).images);
 }
@@ -275,9 +303,7 @@ std::vector<SourceValue> import_reduce(OperatorCall& call) {
   const bool whole_maps = !reduced[0] && pixels.in_order() && pixels.size() == stored.h * stored.w &&
                           (stored.c == 1 ? maps.empty() : maps == all) && stored.image;
   if (!whole_maps) throw CannotImport("it reduces other axes than the two sides of the maps");
-  Windows w;
-  w.size = std::max(stored.h, stored.w);
-  w.oh = w.ow = 1;
+  const Windows w = windows_over(stored);
   const char* kind = call.node.op == "ReduceMax" ? "max" : "avg";
   const SourceValue pooled =
       pixels.size() == 1 ? SourceValue(a) : add_pool(call, a.layer, kind, w, stored, false, 1, a.images);

@@ -43,6 +43,27 @@ class Hash {
     add_integer(op.index());
     std::visit([this](const auto& fields) { add(fields); }, static_cast<const AnyOp&>(op));
   }
+  void add(const Sides& sides) {
+    add(sides.y);
+    add(sides.x);
+  }
+  /// Square windows are hashed by one number for both sides, as they were before there were others.
+  void add(const ConvGeometry& g) {
+    static_assert(sizeof(ConvGeometry) == 16 * sizeof(std::int64_t), "a field that is not hashed");
+    for (const std::int64_t size : {g.n, g.c, g.h, g.w, g.k, g.oh, g.ow}) add(size);
+    for (const std::int64_t of_both : {g.filter.x, g.stride.x, g.pad.x, g.groups}) add(of_both);
+    if (g.square()) return;
+    for (const Sides& sides : {g.filter, g.stride, g.pad, g.dilation}) add(sides);
+  }
+  void add(const PoolGeometry& g) {
+    static_assert(sizeof(PoolGeometry) == 14 * sizeof(std::int64_t), "a field that is not hashed");
+    add(g.kind);
+    for (const std::int64_t size : {g.n, g.c, g.h, g.w, g.oh, g.ow}) add(size);
+    for (const std::int64_t of_both : {g.size.x, g.stride.x, g.start.x}) add(of_both);
+    add(g.sum);
+    if (g.square()) return;
+    for (const Sides& sides : {g.size, g.stride, g.start}) add(sides);
+  }
   /// It adds no field to its base.
   void add(const LocalGeometry& g) {
     static_assert(sizeof(LocalGeometry) == sizeof(ConvGeometry));

@@ -20,7 +20,7 @@ using dnnl::algorithm;
 /// that oneDNN wants for the same memory.
 Dims dnnl_weights(const ConvGeometry& g) {
   if (g.groups == 1) return g.weights();
-  return {g.groups, g.k / g.groups, g.c / g.groups, g.filter, g.filter};
+  return {g.groups, g.k / g.groups, g.c / g.groups, g.filter.y, g.filter.x};
 }
 
 /// The descriptors of a convolution whose layouts are all left open, except that of the bias, which is plain
@@ -30,20 +30,20 @@ struct OpenConv {
       : src(any_layout(g.src(), type)),
         dst(any_layout(g.dst(), type)),
         weights(any_layout(dnnl_weights(g), type)),
-        strides{g.stride, g.stride},
-        before{g.pad, g.pad},
-        after{(g.oh - 1) * g.stride + g.filter - g.h - g.pad,
-              (g.ow - 1) * g.stride + g.filter - g.w - g.pad} {
+        strides{g.stride.y, g.stride.x},
+        dilates{g.dilation.y - 1, g.dilation.x - 1},
+        before{g.pad.y, g.pad.x},
+        after{g.rows().end() - g.h, g.columns().end() - g.w} {
     if (with_bias) bias = to_dnnl(TensorDesc{{g.k}, DataType::f32, nullptr});
   }
   Desc src, dst, weights, bias;  ///< a bias without dimensions: there is none
   /// `before` and `after` are the padding. `after` reaches to the end of the last window; it is negative if
   /// no window sees the last pixels.
-  Dims strides, before, after;
+  Dims strides, dilates, before, after;  ///< dilates: pixels between the taps, 0 for neighbours
 
   auto forward(algorithm how, const Desc& weights_desc, const dnnl::primitive_attr& attr) const {
     return forward_pd<dnnl::convolution_forward>(attr, dnnl::prop_kind::forward_training, how, src,
-                                                 weights_desc, bias, dst, strides, before, after);
+                                                 weights_desc, bias, dst, strides, dilates, before, after);
   }
 };
 
@@ -51,8 +51,8 @@ struct OpenConv {
 /// bf16. (oneDNN's own choice, convolution_auto, also takes it for convolutions with few channels, where it
 /// is several times slower.)
 bool winograd_pays(const ConvGeometry& g, DataType type, std::int64_t least_outputs) {
-  return type == DataType::f32 && g.filter == 3 && g.stride == 1 && g.groups == 1 && g.c >= 32 &&
-         g.k >= least_outputs;
+  return type == DataType::f32 && g.filter == Sides(3) && g.stride == Sides(1) && g.dilation == Sides(1) &&
+         g.groups == 1 && g.c >= 32 && g.k >= least_outputs;
 }
 
 /// Prepares make(algorithm, weights desc) with Winograd's method if it is wanted and available, else with the
@@ -79,20 +79,18 @@ Prepared prepare_conv(const OpDesc& op, const ConvGeometry& g, DataType type, bo
   });
 }
 
-/// Returns, for each row (or column) of a filter, whether it sees no pixel in any of `windows` windows of an
-/// image of `size` rows.
-std::vector<bool> blind_taps(const ConvGeometry& g, std::int64_t size, std::int64_t windows) {
-  std::vector<bool> blind(static_cast<std::size_t>(g.filter), true);
-  for (std::int64_t i = 0; i < windows; ++i) {
-    const std::int64_t start = i * g.stride - g.pad;
-    for (std::int64_t tap = std::max<std::int64_t>(0, -start); tap < std::min(g.filter, size - start); ++tap)
-      blind[static_cast<std::size_t>(tap)] = false;
-  }
+/// Returns, for each tap of windows along one side, whether it sees no pixel in any of them.
+std::vector<bool> blind_taps(const WindowLine& line) {
+  std::vector<bool> blind(static_cast<std::size_t>(line.size), true);
+  for (std::int64_t i = 0; i < line.windows; ++i)
+    for (std::int64_t tap = 0; tap < line.size; ++tap)
+      if (line.holds(line.origin(i) + tap * line.dilation)) blind[static_cast<std::size_t>(tap)] = false;
   return blind;
 }
 
 /// Computes the gradient of a convolution's weights, then zeroes the gradients of the taps that see no pixel:
 /// oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers with a stride larger than 1.
+/// Those of dilated filters, which see no pixel more often, are not left to it either.
 class BlindTapsZeroed : public PreparedOp {
  public:
   BlindTapsZeroed(Prepared gradients, const ConvGeometry& g) : gradients_(std::move(gradients)) {
@@ -106,11 +104,11 @@ class BlindTapsZeroed : public PreparedOp {
       outer[static_cast<std::size_t>(b.inner_dims[i])] /= b.inner_sizes[i];
       block_ *= b.inner_sizes[i];
     }
-    if (outer[rows] != g.filter || outer[columns] != g.filter)
+    if (outer[rows] != g.filter.y || outer[columns] != g.filter.x)
       throw std::logic_error("the taps of weights are in blocks");
     blocks_ = {0};
     for (std::size_t d = 0; d < rows; ++d) add_offsets(outer[d], b.strides[d]);
-    const std::vector<bool> blind_row = blind_taps(g, g.h, g.oh), blind_column = blind_taps(g, g.w, g.ow);
+    const std::vector<bool> blind_row = blind_taps(g.rows()), blind_column = blind_taps(g.columns());
     for (std::size_t y = 0; y < blind_row.size(); ++y) {
       for (std::size_t x = 0; x < blind_column.size(); ++x) {
         if (blind_row[y] || blind_column[x])
@@ -145,7 +143,7 @@ class BlindTapsZeroed : public PreparedOp {
 };
 
 bool has_blind_taps(const ConvGeometry& g) {
-  for (const std::vector<bool>& blind : {blind_taps(g, g.h, g.oh), blind_taps(g, g.w, g.ow)})
+  for (const std::vector<bool>& blind : {blind_taps(g.rows()), blind_taps(g.columns())})
     if (std::find(blind.begin(), blind.end(), true) != blind.end()) return true;
   return false;
 }
@@ -182,7 +180,7 @@ Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, DataType 
       {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC}, [&](algorithm how, const Desc& weights) {
         return backward_pd<dnnl::convolution_backward_data>(conv.forward(how, conv.weights, attributes()),
                                                             how, conv.src, weights, conv.dst, conv.strides,
-                                                            conv.before, conv.after);
+                                                            conv.dilates, conv.before, conv.after);
       });
 }
 
@@ -193,11 +191,12 @@ Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, DataTy
   Prepared gradients = prepare_conv<dnnl::convolution_backward_weights>(
       op, op.g, DataType::f32, winograd_pays(op.g, type, 64), hint_at(hints, 2), std::move(ids),
       [&](algorithm how, const Desc& weights) {
-        return backward_pd<dnnl::convolution_backward_weights>(conv.forward(how, conv.weights, attributes()),
-                                                               how, conv.src, weights, conv.bias, conv.dst,
-                                                               conv.strides, conv.before, conv.after);
+        return backward_pd<dnnl::convolution_backward_weights>(
+            conv.forward(how, conv.weights, attributes()), how, conv.src, weights, conv.bias, conv.dst,
+            conv.strides, conv.dilates, conv.before, conv.after);
       });
-  if (type != DataType::bf16 || op.g.stride == 1 || !has_blind_taps(op.g)) return gradients;
+  const bool neighbours = op.g.stride == Sides(1) && op.g.dilation == Sides(1);
+  if (type != DataType::bf16 || neighbours || !has_blind_taps(op.g)) return gradients;
   return std::make_shared<BlindTapsZeroed>(std::move(gradients), op.g);
 }
 

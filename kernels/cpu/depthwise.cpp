@@ -31,7 +31,12 @@ template <int Filter, class T>
 class DepthwiseGradients : public PreparedOp {
  public:
   explicit DepthwiseGradients(const ConvBackwardWeights& op, DataType type)
-      : g_(op.g), bias_(op.bias), blocks_((g_.c + kMaps - 1) / kMaps), parts_(std::min(g_.n, kMostParts)) {
+      : g_(op.g),
+        stride_(g_.stride.x),
+        pad_(g_.pad.x),
+        bias_(op.bias),
+        blocks_((g_.c + kMaps - 1) / kMaps),
+        parts_(std::min(g_.n, kMostParts)) {
     const dnnl::memory::desc weights({g_.c, 1, 1, Filter, Filter}, dnnl::memory::data_type::f32, kWeights);
     args_ = {blocked_activations(g_.src(), kMaps, type), blocked_activations(g_.dst(), kMaps, type),
              from_dnnl(weights, g_.weights())};
@@ -75,14 +80,14 @@ class DepthwiseGradients : public PreparedOp {
                float* sums) const {
     std::array<Maps, Filter> inner{}, border{};
     // In columns [begin, end) all taps of a row see pixels.
-    const std::int64_t begin = std::min((g_.pad + g_.stride - 1) / g_.stride, g_.ow);
-    const std::int64_t room = g_.w + g_.pad - Filter;
-    const std::int64_t end = room < 0 ? begin : std::clamp(room / g_.stride + 1, begin, g_.ow);
+    const std::int64_t begin = std::min((pad_ + stride_ - 1) / stride_, g_.ow);
+    const std::int64_t room = g_.w + pad_ - Filter;
+    const std::int64_t end = room < 0 ? begin : std::clamp(room / stride_ + 1, begin, g_.ow);
     for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n) {
       const T* const image = src + (n * blocks_ + block) * g_.h * g_.w * kMaps;
       const T* const gradient = dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps;
       for (std::int64_t y = 0; y < g_.oh; ++y) {
-        const std::int64_t from = y * g_.stride - g_.pad + row;
+        const std::int64_t from = y * stride_ - pad_ + row;
         if (from < 0 || from >= g_.h) continue;
         const T* const line = image + from * g_.w * kMaps;
         const T* const differences = gradient + y * g_.ow * kMaps;
@@ -108,7 +113,7 @@ class DepthwiseGradients : public PreparedOp {
     std::array<Maps, Filter> own = sums;
     for (std::int64_t x = begin; x < end; ++x) {
       const Maps difference = maps_at(differences + x * kMaps);
-      const T* const pixels = line + (x * g_.stride - g_.pad) * kMaps;
+      const T* const pixels = line + (x * stride_ - pad_) * kMaps;
       [&]<int... Tap>(std::integer_sequence<int, Tap...>) __attribute__((always_inline)) {
         ((own[Tap] += difference * maps_at(pixels + Tap * kMaps)), ...);
       }
@@ -121,7 +126,7 @@ class DepthwiseGradients : public PreparedOp {
                   std::array<Maps, Filter>& sums) const {
     for (std::int64_t x = begin; x < end; ++x) {
       const Maps difference = maps_at(differences + x * kMaps);
-      const std::int64_t start = x * g_.stride - g_.pad;
+      const std::int64_t start = x * stride_ - pad_;
       for (std::int64_t tap = std::max<std::int64_t>(0, -start); tap < Filter && start + tap < g_.w; ++tap)
         sums[static_cast<std::size_t>(tap)] += difference * maps_at(line + (start + tap) * kMaps);
     }
@@ -137,13 +142,14 @@ class DepthwiseGradients : public PreparedOp {
   }
 
   const ConvGeometry g_;
+  const std::int64_t stride_, pad_;
   const bool bias_;
   const std::int64_t blocks_, parts_;
 };
 
 template <class T>
 Prepared prepare_typed(const ConvBackwardWeights& op, DataType type) {
-  switch (op.g.filter) {
+  switch (op.g.filter.x) {
     case 5: return std::make_shared<DepthwiseGradients<5, T>>(op, type);
     case 7: return std::make_shared<DepthwiseGradients<7, T>>(op, type);
     default: return nullptr;
@@ -154,7 +160,7 @@ Prepared prepare_typed(const ConvBackwardWeights& op, DataType type) {
 
 Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type) {
   const ConvGeometry& g = op.g;
-  if (g.groups != g.c || g.groups != g.k || g.c < kMaps) return nullptr;
+  if (!g.square() || g.groups != g.c || g.groups != g.k || g.c < kMaps) return nullptr;
   return type == DataType::bf16 ? prepare_typed<BFloat16>(op, type) : prepare_typed<float>(op, type);
 }
 

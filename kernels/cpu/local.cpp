@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/interleave.h"
@@ -107,10 +108,11 @@ struct Window {
 /// Returns the window of output position `p`.
 Window window(const LocalGeometry& g, std::int64_t p) {
   Window w;
-  for (std::int64_t tap = 0; tap < g.filter * g.filter; ++tap) {
-    const std::int64_t y = p / g.ow * g.stride - g.pad + tap / g.filter;
-    const std::int64_t x = p % g.ow * g.stride - g.pad + tap % g.filter;
-    if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
+  const WindowLine rows = g.rows(), columns = g.columns();
+  for (std::int64_t tap = 0; tap < g.filter.area(); ++tap) {
+    const std::int64_t y = rows.origin(p / g.ow) + tap / g.filter.x * g.dilation.y;
+    const std::int64_t x = columns.origin(p % g.ow) + tap % g.filter.x * g.dilation.x;
+    if (!rows.holds(y) || !columns.holds(x)) continue;
     w.pixels.push_back(y * g.w + x);
     if (w.runs.empty() || w.runs.back().end != tap) w.runs.push_back({tap, tap});
     w.runs.back().end = tap + 1;
@@ -124,13 +126,14 @@ struct Users {
 };
 Users users_of(const LocalGeometry& g, std::int64_t pixel) {
   Users users;
-  for (std::int64_t fy = 0; fy < g.filter; ++fy) {
-    for (std::int64_t fx = 0; fx < g.filter; ++fx) {
-      const std::int64_t y = pixel / g.w + g.pad - fy, x = pixel % g.w + g.pad - fx;
-      if (y < 0 || x < 0 || y % g.stride != 0 || x % g.stride != 0) continue;
-      if (y / g.stride >= g.oh || x / g.stride >= g.ow) continue;
-      users.positions.push_back(y / g.stride * g.ow + x / g.stride);
-      users.taps.push_back(fy * g.filter + fx);
+  for (std::int64_t fy = 0; fy < g.filter.y; ++fy) {
+    for (std::int64_t fx = 0; fx < g.filter.x; ++fx) {
+      const std::int64_t y = pixel / g.w + g.pad.y - fy * g.dilation.y;
+      const std::int64_t x = pixel % g.w + g.pad.x - fx * g.dilation.x;
+      if (y < 0 || x < 0 || y % g.stride.y != 0 || x % g.stride.x != 0) continue;
+      if (y / g.stride.y >= g.oh || x / g.stride.x >= g.ow) continue;
+      users.positions.push_back(y / g.stride.y * g.ow + x / g.stride.x);
+      users.taps.push_back(fy * g.filter.x + fx);
     }
   }
   return users;
@@ -141,7 +144,7 @@ struct Sizes {
   explicit Sizes(const LocalGeometry& g)
       : inputs(g.c / g.groups),
         outputs(g.k / g.groups),
-        taps(g.filter * g.filter),
+        taps(g.filter.area()),
         row(taps * inputs),
         src(g.c, g.h * g.w),
         dst(g.k, g.oh * g.ow) {}
@@ -222,7 +225,7 @@ class ThreadedOp : public PreparedOp {
 /// Returns the tensor (OH,OW,O,I/groups,H,W) of the weights, with the input channels innermost in memory.
 TensorDesc local_weights(const LocalGeometry& g) {
   const Sizes s(g);
-  const Dims strides = {g.ow * g.k * s.row, g.k * s.row, s.row, 1, g.filter * s.inputs, s.inputs};
+  const Dims strides = {g.ow * g.k * s.row, g.k * s.row, s.row, 1, g.filter.x * s.inputs, s.inputs};
   return from_dnnl({g.weights(), dnnl::memory::data_type::f32, strides}, g.weights());
 }
 
@@ -297,9 +300,13 @@ Prepared prepare(const LocalForward& op, const LayoutHints& hints) {
 Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints) {
   const LocalGeometry g = op.g;
   const Sizes s(g);
-  // `side` squared is the largest number of windows that hold a pixel.
-  const std::int64_t side = (g.filter + g.stride - 1) / g.stride;
-  const std::int64_t most = side * side * s.outputs;
+  // No more windows than this have a tap on a pixel. Those along a side are as many as the taps whose
+  // distances from it are multiples of the stride.
+  const auto along = [](const WindowLine& line) {
+    const std::int64_t taps_apart = line.stride / std::gcd(line.stride, line.dilation);
+    return (line.size + taps_apart - 1) / taps_apart;
+  };
+  const std::int64_t most = along(g.rows()) * along(g.columns()) * s.outputs;
   const Pieces pieces(g.n, most);
   const std::int64_t rows = scratch_floats(pieces.images * most + kLanes);
   const std::int64_t weights_floats = scratch_floats(most * s.inputs);

@@ -20,10 +20,10 @@ namespace {
 struct Extent {
   std::int64_t origin, begin, end;
 };
-Extent extent(const PoolGeometry& g, std::int64_t i, std::int64_t side) {
-  const std::int64_t origin = g.start + g.stride * i;
-  return {origin, std::clamp<std::int64_t>(origin, 0, side),
-          std::clamp<std::int64_t>(origin + g.size, 0, side)};
+Extent extent(const WindowLine& line, std::int64_t i) {
+  const std::int64_t origin = line.origin(i);
+  return {origin, std::clamp<std::int64_t>(origin, 0, line.pixels),
+          std::clamp<std::int64_t>(origin + line.size, 0, line.pixels)};
 }
 
 std::int64_t pixels(const Extent& y, const Extent& x) { return (y.end - y.begin) * (x.end - x.begin); }
@@ -59,7 +59,7 @@ void for_each_pixel(const PoolGeometry& g, const Extent& ys, const Extent& xs, c
   } else {
     for (std::int64_t y = ys.begin; y < ys.end; ++y)
       for (std::int64_t x = xs.begin; x < xs.end; ++x)
-        visit(y * g.w + x, static_cast<std::int32_t>((y - ys.origin) * g.size + x - xs.origin));
+        visit(y * g.w + x, static_cast<std::int32_t>((y - ys.origin) * g.size.x + x - xs.origin));
   }
 }
 
@@ -83,7 +83,7 @@ void max_window(const PoolForward& op, const T* src, const Extent& ys, const Ext
   Int<Block> where{};
   if (pixels(ys, xs) > 0) {
     load_floats<Block>(src + (ys.begin * g.w + xs.begin) * Block, Block, best);
-    where += static_cast<std::int32_t>((ys.begin - ys.origin) * g.size + xs.begin - xs.origin);
+    where += static_cast<std::int32_t>((ys.begin - ys.origin) * g.size.x + xs.begin - xs.origin);
   }
   for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
     Float<Block> v;
@@ -150,14 +150,16 @@ void average_window_backward(const PoolGeometry& g, const T* diff_dst, const Ext
 }
 
 /// Calls window(size, output pixel, rows, columns) for every window of a plane, in row-major order. `size` is
-/// Constant<Size> for windows that lie inside the image, else Constant<0>.
+/// Constant<Size> for windows that lie inside the image, else Constant<0>. Windows are square unless Size is
+/// 0.
 template <int Size, class Window>
 void for_each_window(const PoolGeometry& g, const Window& window) {
-  const auto inside = [&](const Extent& e) { return e.end - e.begin == g.size; };
+  const WindowLine rows = g.rows(), columns = g.columns();
+  const auto inside = [](const Extent& e) { return e.end - e.begin == Size; };
   for (std::int64_t oy = 0; oy < g.oh; ++oy) {
-    const Extent ys = extent(g, oy, g.h);
+    const Extent ys = extent(rows, oy);
     for (std::int64_t ox = 0; ox < g.ow; ++ox) {
-      const Extent xs = extent(g, ox, g.w);
+      const Extent xs = extent(columns, ox);
       if (Size > 0 && inside(ys) && inside(xs))
         window(Constant<Size>{}, oy * g.ow + ox, ys, xs);
       else
@@ -315,12 +317,12 @@ void backward(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, con
 }
 
 /// Calls f(block, size, position) with constants for the kernels: the block of the layout, and the size of
-/// windows if it is 2 or 3, else 0. `position` is a value of the workspace's type.
+/// square windows if it is 2 or 3, else 0. `position` is a value of the workspace's type.
 template <class F>
 void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
   const auto with_block = [&](auto constant) {
     if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{});
-    switch (g.size) {
+    switch (g.size.equal() ? g.size.x : 0) {
       case 2: return f(constant, Constant<2>{}, std::uint8_t{});
       case 3: return f(constant, Constant<3>{}, std::uint8_t{});
       default: return f(constant, Constant<0>{}, std::uint8_t{});

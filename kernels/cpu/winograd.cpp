@@ -225,8 +225,9 @@ struct Range {
 /// inputs.
 template <class Method, class M>
 bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
-  if (g.n == 0 || g.filter != Method::taps || g.stride != Method::stride || g.groups != 1) return false;
-  if (Method::stride > 1 && g.pad != 1) return false;  // a condition of Strided2x3Backward
+  if (g.n == 0 || !g.square() || g.groups != 1) return false;
+  if (g.filter.x != Method::taps || g.stride.x != Method::stride) return false;
+  if (Method::stride > 1 && g.pad.x != 1) return false;  // a condition of Strided2x3Backward
   const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
   return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
          t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&

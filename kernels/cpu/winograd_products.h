@@ -129,15 +129,16 @@ struct Tiling {
   }
 };
 
+/// The padding is the same on both sides (pays()).
 template <class Method>
 Tiling<Method> forward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad};
+  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad.x};
 }
 /// The gradient of the input is a convolution of the gradient of the output with the filters rotated by 180
 /// degrees.
 template <class Method>
 Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad : 0};
+  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad.x : 0};
 }
 
 /// A matrix of units: (row, k) is at row * row_step + k * step.

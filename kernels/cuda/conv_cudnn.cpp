@@ -76,7 +76,7 @@ class ConvOp : public PreparedOp {
     const DataType type = problem_.type();
     const auto view = [](const Dims& dims) { return view_of(channels_last(dims)); };
     const bool copies = variant.images != ConvImages::given, in_blocks = variant.images == ConvImages::blocks;
-    const std::int64_t side = in_blocks ? g.stride : 1;
+    const std::int64_t side = in_blocks ? g.stride.x : 1;
     const Blocks blocks{side, g.pad}, filter_blocks{side, 0};
     const ConvAreas at = areas(variant, plan != nullptr ? plan->workspace : 0);
     std::byte* const image_copy = workspace + at.images;

@@ -12,7 +12,7 @@ namespace {
 template <int Lanes, class T>
 struct ToBlocks {
   View from, to;  ///< elements of `to` are vectors
-  int side, pad;
+  int side, pad_y, pad_x;
   Divisor by_channels, by_side;
   const T* src;
   Vector<T, Lanes>* dst;
@@ -25,7 +25,8 @@ struct ToBlocks {
     for (int lane = 0; lane < Lanes; ++lane) {
       const Quotient pixel = by_channels.divide(static_cast<std::uint32_t>(at.c * Lanes + lane));
       const Quotient row = by_side.divide(static_cast<std::uint32_t>(pixel.value));
-      const std::int64_t y = block.y * side + row.value - pad, x = block.x * side + row.rest - pad;
+      const std::int64_t y = block.y * side + row.value - pad_y;
+      const std::int64_t x = block.x * side + row.rest - pad_x;
       const bool inside = row.value < side && y >= 0 && y < from.h && x >= 0 && x < from.w;
       values.lane[lane] = inside ? src[from.index(at.n, pixel.rest, y, x)] : T{};
     }
@@ -56,7 +57,7 @@ struct AddBiasRelu {
 template <class From, class To>
 struct FromBlocks {
   View from, to;
-  int side, pad;
+  int side, pad_y, pad_x;
   Divisor by_side;
   const From* src;
   To* dst;
@@ -64,8 +65,8 @@ struct FromBlocks {
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = to.place(i);
     const Pixel pixel(to, at);
-    const Quotient y = by_side.divide(static_cast<std::uint32_t>(pixel.y + pad));
-    const Quotient x = by_side.divide(static_cast<std::uint32_t>(pixel.x + pad));
+    const Quotient y = by_side.divide(static_cast<std::uint32_t>(pixel.y + pad_y));
+    const Quotient x = by_side.divide(static_cast<std::uint32_t>(pixel.x + pad_x));
     const bool inside = y.value < from.h && x.value < from.w;
     const std::int64_t channel = (y.rest * side + x.rest) * to.c + at.c;
     dst[i] = stored_as<To>(inside ? to_float(src[from.index(at.n, channel, y.value, x.value)]) : 0.0F);
@@ -82,8 +83,9 @@ void to_blocks(Stream stream, DataType type, const View& from, const std::byte* 
       constexpr int kWidth = lanes();
       for_each(stream, to.size() / kWidth,
                ToBlocks<kWidth, T>{from, in_vectors(to, kWidth), static_cast<int>(blocks.side),
-                                   static_cast<int>(blocks.pad), Divisor(from.c), Divisor(blocks.side),
-                                   reinterpret_cast<const T*>(src), as_vectors<T, kWidth>(dst)});
+                                   static_cast<int>(blocks.pad.y), static_cast<int>(blocks.pad.x),
+                                   Divisor(from.c), Divisor(blocks.side), reinterpret_cast<const T*>(src),
+                                   as_vectors<T, kWidth>(dst)});
     };
     constexpr int kTogether = kLoadLanes<T>;
     if (to.last && to.c % kTogether == 0)
@@ -100,9 +102,9 @@ void from_blocks(Stream stream, DataType from_type, const View& from, const std:
       using From = decltype(stored);
       using To = decltype(wanted);
       for_each(stream, to.size(),
-               FromBlocks<From, To>{from, to, static_cast<int>(blocks.side), static_cast<int>(blocks.pad),
-                                    Divisor(blocks.side), reinterpret_cast<const From*>(src),
-                                    reinterpret_cast<To*>(dst)});
+               FromBlocks<From, To>{from, to, static_cast<int>(blocks.side), static_cast<int>(blocks.pad.y),
+                                    static_cast<int>(blocks.pad.x), Divisor(blocks.side),
+                                    reinterpret_cast<const From*>(src), reinterpret_cast<To*>(dst)});
     });
   });
 }

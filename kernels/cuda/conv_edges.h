@@ -6,14 +6,17 @@
 #include "kernels/bf16.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/ops/windows.h"
 
 namespace convnet::cuda {
 
-/// Images as blocks: pixel (y, x) of the blocks holds side x side pixels of the images, from (y * side - pad,
-/// x * side - pad) on, row by row, with the channels of a pixel beside each other ("space to depth"). Pixels
-/// outside of the images are zeros, and so are channels that are left over. A side of 1 only adds borders.
+/// Images as blocks: pixel (y, x) of the blocks holds side x side pixels of the images, from (y * side -
+/// pad.y, x * side - pad.x) on, row by row, with the channels of a pixel beside each other ("space to
+/// depth"). Pixels outside of the images are zeros, and so are channels that are left over. A side of 1 only
+/// adds borders.
 struct Blocks {
-  std::int64_t side = 1, pad = 0;
+  std::int64_t side = 1;
+  Sides pad;
 };
 /// Copies the images `from` into the blocks `to`.
 void to_blocks(Stream stream, DataType type, const View& from, const std::byte* src, const Blocks& blocks,

@@ -15,7 +15,7 @@ namespace {
 struct Shape {
   View image;  ///< the input
   int oh, ow;
-  Windows windows;
+  Windows rows, columns;
   std::int64_t inputs;      ///< channels of a group
   std::int64_t row, width;  ///< elements of a window: in one group, in all groups
 
@@ -38,11 +38,11 @@ struct GatherWindows {
     const Quotient pixel = divide(i, s.width);
     const Quotient group = divide(pixel.rest, s.row);
     const Quotient tap = divide(group.rest, s.inputs);
-    const Quotient at = divide(tap.value, s.windows.size);
+    const Quotient at = divide(tap.value, s.columns.size);
     const Quotient line = divide(pixel.value, s.ow);
     const Quotient image = divide(line.value, s.oh);
-    const std::int64_t y = s.windows.origin(static_cast<int>(image.rest)) + at.value;
-    const std::int64_t x = s.windows.origin(static_cast<int>(line.rest)) + at.rest;
+    const std::int64_t y = s.rows.origin(static_cast<int>(image.rest)) + at.value * s.rows.dilation;
+    const std::int64_t x = s.columns.origin(static_cast<int>(line.rest)) + at.rest * s.columns.dilation;
     const bool inside = y >= 0 && y < s.image.h && x >= 0 && x < s.image.w;
     columns[i] = inside ? src[s.image.index(image.value, group.value * s.inputs + tap.rest, y, x)]
                         : Vector<T, Lanes>{};
@@ -59,13 +59,16 @@ struct SumWindows {
     const View::Place at = s.image.place(i);
     const Pixel pixel(s.image, at);
     const Quotient group = divide(at.c, s.inputs);
-    const Range lines = s.windows.holding(pixel.y, s.oh), places = s.windows.holding(pixel.x, s.ow);
+    const Range lines = s.rows.holding(pixel.y, s.oh), places = s.columns.holding(pixel.x, s.ow);
     const Vector<float, Lanes>* own = columns + group.value * s.row + group.rest;
     Vector<float, Lanes> sum{};
     for (int oy = lines.begin; oy < lines.end; ++oy) {
-      const int tap_y = pixel.y - s.windows.origin(oy);
+      const int tap_y = s.rows.tap(pixel.y, oy);
+      if (tap_y < 0) continue;
       for (int ox = places.begin; ox < places.end; ++ox) {
-        const int tap = tap_y * s.windows.size + pixel.x - s.windows.origin(ox);
+        const int tap_x = s.columns.tap(pixel.x, ox);
+        if (tap_x < 0) continue;
+        const int tap = tap_y * s.columns.size + tap_x;
         const Vector<float, Lanes> part = own[((at.n * s.oh + oy) * s.ow + ox) * s.width + tap * s.inputs];
         CONVNET_UNROLL
         for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += part.lane[lane];
@@ -91,10 +94,14 @@ struct Columns {
   /// `column_type` is the type of the copied windows.
   Columns(const ConvGeometry& g, const TensorDesc& input, DataType column_type, std::int64_t most_bytes)
       : type(input.type),
-        s{image_view(input),        static_cast<int>(g.oh),
-          static_cast<int>(g.ow),   {-g.pad, g.stride, g.filter},
-          g.c / g.groups,           g.c / g.groups * g.filter * g.filter,
-          g.c * g.filter * g.filter},
+        s{image_view(input),
+          static_cast<int>(g.oh),
+          static_cast<int>(g.ow),
+          Windows(g.rows()),
+          Windows(g.columns()),
+          g.c / g.groups,
+          g.c / g.groups * g.filter.area(),
+          g.c * g.filter.area()},
         weights_step(g.k / g.groups * s.row),
         pixels(g.oh * g.ow),
         in_bytes(g.c * g.h * g.w * size_of(type)),

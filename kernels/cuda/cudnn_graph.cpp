@@ -32,10 +32,10 @@ Descriptor convolution_of(const ConvGeometry& g) {
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   conv.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
   conv.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
-  conv.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1});
-  conv.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {g.stride, g.stride});
-  conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {g.pad, g.pad});
-  conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {overhang(g, g.oh, g.h), overhang(g, g.ow, g.w)});
+  conv.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {g.dilation.y, g.dilation.x});
+  conv.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {g.stride.y, g.stride.x});
+  conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {g.pad.y, g.pad.x});
+  conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {overhang(g.rows()), overhang(g.columns())});
   conv.finalize();
   return conv;
 }

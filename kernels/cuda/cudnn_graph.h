@@ -90,7 +90,7 @@ struct ConvProblem {
       case ConvImages::padded: return with_padding(g);
       case ConvImages::blocks: break;
     }
-    return over_blocks(g, g.stride, kLoadBytes / size_of(type()));
+    return over_blocks(g, g.stride.x, kLoadBytes / size_of(type()));
   }
   /// Returns whether the library gets a copy of the bias, rounded to bf16.
   bool rounds_bias(const ConvVariant& variant) const {
@@ -99,10 +99,10 @@ struct ConvProblem {
   std::string name() const {
     static constexpr std::array kPasses = {"forward", "backward_data", "backward_weights"};
     return std::string("conv.") + kPasses.at(static_cast<std::size_t>(pass)) + " " + to_string(g.src()) +
-           " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
-           std::to_string(g.stride) + " pad " + std::to_string(g.pad) + (bias ? " bias" : "") +
-           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") + (plain_images ? " plain images" : "") +
-           " " + to_string(precision);
+           " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " + to_string(g.stride) +
+           " pad " + to_string(g.pad) + (g.dilation == Sides(1) ? "" : " dilation " + to_string(g.dilation)) +
+           (bias ? " bias" : "") + (relu ? " relu" : "") + (accumulate ? " accumulate" : "") +
+           (plain_images ? " plain images" : "") + " " + to_string(precision);
   }
 };
 

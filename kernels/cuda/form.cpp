@@ -252,7 +252,7 @@ class Former {
     if (g.n == 0) return {std::move(args), 0, {}};
     const std::int64_t rows = local_chunks(g, kMostColumnBytes).size * g.n;
     Areas areas;
-    areas.add_floats(rows * g.c * g.filter * g.filter);
+    areas.add_floats(rows * g.c * g.filter.area());
     areas.add_floats(rows * g.k);
     areas.add(kMostProductBytes);
     return {std::move(args), areas.bytes(), {}};
@@ -336,7 +336,7 @@ class Former {
     const auto filled = [](std::int64_t channels) { return (channels + 7) / 8 * 8; };
     const std::int64_t inputs = filled(g.c / g.groups), outputs = filled(g.k / g.groups) * g.groups;
     const std::int64_t count = g.n * inputs * g.groups * g.h * g.w + g.n * outputs * g.oh * g.ow +
-                               outputs * inputs * g.filter * g.filter;
+                               outputs * inputs * g.filter.area();
     return std::min(kMost, kMostProductBytes + bytes_of_floats(count));
   }
 

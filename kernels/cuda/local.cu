@@ -18,18 +18,18 @@ struct GatherWindows {
   View view;
   Positions positions;
   std::int64_t ow;  ///< positions of one line
-  Windows windows;
+  Windows lines, places;
   const float* tensor;
   float* rows;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t taps = static_cast<std::int64_t>(windows.size) * windows.size;
+    const std::int64_t taps = static_cast<std::int64_t>(lines.size) * places.size;
     const Quotient row = divide(i, view.c * taps);
     const Quotient channel = divide(row.rest, taps);
-    const Quotient tap = divide(channel.rest, windows.size);
+    const Quotient tap = divide(channel.rest, places.size);
     const Quotient at = divide(row.value, view.n);
     const Quotient line = divide(positions.begin + at.value, ow);
-    const std::int64_t y = windows.origin(static_cast<int>(line.value)) + tap.value;
-    const std::int64_t x = windows.origin(static_cast<int>(line.rest)) + tap.rest;
+    const std::int64_t y = lines.origin(static_cast<int>(line.value)) + tap.value * lines.dilation;
+    const std::int64_t x = places.origin(static_cast<int>(line.rest)) + tap.rest * places.dilation;
     const bool inside = y >= 0 && y < view.h && x >= 0 && x < view.w;
     rows[i] = inside ? tensor[view.index(at.rest, channel.value, y, x)] : 0.0F;
   }
@@ -41,7 +41,7 @@ struct SumWindows {
   View view;
   Positions positions;
   int oh, ow;
-  Windows windows;
+  Windows lines, places;
   bool adds;
   const float* rows;
   float* diff_src;
@@ -51,15 +51,18 @@ struct SumWindows {
     const Quotient image = divide(outer.value, view.spatial());
     const View::Place at{image.value, outer.rest, image.rest};
     const Pixel pixel(view, at);
-    const Range lines = windows.holding(pixel.y, oh), places = windows.holding(pixel.x, ow);
-    const std::int64_t taps = static_cast<std::int64_t>(windows.size) * windows.size;
+    const Range above = lines.holding(pixel.y, oh), beside = places.holding(pixel.x, ow);
+    const std::int64_t taps = static_cast<std::int64_t>(lines.size) * places.size;
     float sum = 0;
-    for (int oy = lines.begin; oy < lines.end; ++oy) {
-      const int tap_y = pixel.y - windows.origin(oy);
-      for (int ox = places.begin; ox < places.end; ++ox) {
+    for (int oy = above.begin; oy < above.end; ++oy) {
+      const int tap_y = lines.tap(pixel.y, oy);
+      if (tap_y < 0) continue;
+      for (int ox = beside.begin; ox < beside.end; ++ox) {
+        const int tap_x = places.tap(pixel.x, ox);
+        if (tap_x < 0) continue;
         const std::int64_t position = oy * ow + ox - positions.begin;
         if (position < 0 || position >= positions.count) continue;
-        const int tap = tap_y * windows.size + pixel.x - windows.origin(ox);
+        const int tap = tap_y * places.size + tap_x;
         sum += rows[((position * view.n + at.n) * view.c + at.c) * taps + tap];
       }
     }
@@ -99,7 +102,7 @@ struct Local {
         in(view_of(input)),
         out(view_of(output)),
         outputs(g.k / g.groups),
-        row(g.c / g.groups * g.filter * g.filter),
+        row(g.c / g.groups * g.filter.area()),
         width(row * g.groups),
         chunks(local_chunks(g, most_bytes)) {}
   LocalGeometry g;
@@ -110,7 +113,8 @@ struct Local {
 
   std::int64_t window_floats() const { return chunks.size * g.n * width; }
   std::int64_t output_floats() const { return chunks.size * g.n * g.k; }
-  Windows windows() const { return {-g.pad, g.stride, g.filter}; }
+  Windows lines() const { return Windows(g.rows()); }
+  Windows places() const { return Windows(g.columns()); }
   Positions positions(std::int64_t chunk) const { return {chunks.begin(chunk), chunks.size_of(chunk)}; }
   /// Returns the offset of the weights of a group at a chunk's first position.
   std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
@@ -126,11 +130,11 @@ struct Local {
 
   void gather_inputs(Stream stream, std::int64_t chunk, const float* src, float* rows) const {
     for_each(stream, positions(chunk).count * g.n * width,
-             GatherWindows{in, positions(chunk), g.ow, windows(), src, rows});
+             GatherWindows{in, positions(chunk), g.ow, lines(), places(), src, rows});
   }
   void gather_outputs(Stream stream, std::int64_t chunk, const float* diff_dst, float* rows) const {
     for_each(stream, positions(chunk).count * g.n * g.k,
-             GatherWindows{out, positions(chunk), g.ow, Windows(0, 1, 1), diff_dst, rows});
+             GatherWindows{out, positions(chunk), g.ow, Windows(0, 1, 1), Windows(0, 1, 1), diff_dst, rows});
   }
 };
 
@@ -199,7 +203,7 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const OpForm& form, cons
                             windows + group * l.row, workspace + product_area);
           for_each(stream, l.in.size(),
                    SumWindows{l.in, l.positions(i), static_cast<int>(l.g.oh), static_cast<int>(l.g.ow),
-                              l.windows(), i > 0, windows, as_floats(p[2])});
+                              l.lines(), l.places(), i > 0, windows, as_floats(p[2])});
         }
       });
 }

@@ -1,5 +1,6 @@
 // Pooling: a thread per output pixel forward and per input pixel backward, with four channels where they are
 // neighbours in memory. Backward gathers: every input pixel adds up the windows that cover it.
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -11,21 +12,23 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-/// PoolGeometry as kernels use it; the windows are those of rows and of columns.
-struct Geometry : Windows {
+/// PoolGeometry as kernels use it.
+struct Geometry {
+  Windows lines, places;  ///< along the columns of pixels, and along their rows
   int h, w, oh, ow;
   bool sum;
 
   explicit Geometry(const PoolGeometry& g)
-      : Windows(g.start, g.stride, g.size),
+      : lines(g.rows()),
+        places(g.columns()),
         h(static_cast<int>(g.h)),
         w(static_cast<int>(g.w)),
         oh(static_cast<int>(g.oh)),
         ow(static_cast<int>(g.ow)),
         sum(g.sum) {}
 
-  CONVNET_HD Range rows(int oy) const { return window(oy, h); }
-  CONVNET_HD Range columns(int ox) const { return window(ox, w); }
+  CONVNET_HD Range rows(int oy) const { return lines.window(oy, h); }
+  CONVNET_HD Range columns(int ox) const { return places.window(ox, w); }
   /// Returns the factor for the sum of window (oy, ox): one division for all lanes.
   CONVNET_HD float share(int oy, int ox) const {
     const int pixels = rows(oy).count() * columns(ox).count();
@@ -34,17 +37,17 @@ struct Geometry : Windows {
 };
 
 /// Calls visit(pixel, position in the window) for the pixels of window (oy, ox), in row-major order. If Size
-/// is not 0, windows have that size, and the loops are unrolled.
+/// is not 0, windows are squares of that size, and the loops are unrolled.
 template <int Size, class Visit>
 CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& visit) {
-  const int size = Size > 0 ? Size : g.size;
+  const int height = Size > 0 ? Size : g.lines.size, width = Size > 0 ? Size : g.places.size;
   CONVNET_UNROLL
-  for (int dy = 0; dy < size; ++dy) {
-    const int y = g.origin(oy) + dy;
+  for (int dy = 0; dy < height; ++dy) {
+    const int y = g.lines.origin(oy) + dy;
     CONVNET_UNROLL
-    for (int dx = 0; dx < size; ++dx) {
-      const int x = g.origin(ox) + dx;
-      if (y >= 0 && y < g.h && x >= 0 && x < g.w) visit(y * g.w + x, dy * size + dx);
+    for (int dx = 0; dx < width; ++dx) {
+      const int x = g.places.origin(ox) + dx;
+      if (y >= 0 && y < g.h && x >= 0 && x < g.w) visit(y * g.w + x, dy * width + dx);
     }
   }
 }
@@ -53,7 +56,7 @@ CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& v
 /// more than Most cover a pixel along one side, and the loops are unrolled.
 template <int Most, class Visit>
 CONVNET_DEVICE void for_covering(const Geometry& g, int y, int x, const Visit& visit) {
-  const Range rows = g.holding(y, g.oh), columns = g.holding(x, g.ow);
+  const Range rows = g.lines.holding(y, g.oh), columns = g.places.holding(x, g.ow);
   const int row_count = Most > 0 ? Most : rows.count(), column_count = Most > 0 ? Most : columns.count();
   CONVNET_UNROLL
   for (int i = 0; i < row_count; ++i) {
@@ -93,7 +96,8 @@ struct MaxForward {
     const bool empty = ys.count() == 0 || xs.count() == 0;
     // If no pixel beats this, all are this, and the first one wins.
     const float lowest = empty || Kind == PoolKind::max_abs ? 0.0F : kLowest;
-    const int first = empty ? 0 : (ys.begin - g.origin(o.y)) * g.size + xs.begin - g.origin(o.x);
+    const int first =
+        empty ? 0 : (ys.begin - g.lines.origin(o.y)) * g.places.size + xs.begin - g.places.origin(o.x);
     Vector<float, Lanes> best;
     Vector<int, Lanes> where;
     CONVNET_UNROLL
@@ -162,7 +166,7 @@ struct MaxBackward {
     Vector<float, Lanes> sum{};
     for_covering<Most>(g, p.y, p.x, [&](int oy, int ox) {
       const std::int64_t o = plane[oy * g.ow + ox];
-      const int here = (p.y - g.origin(oy)) * g.size + p.x - g.origin(ox);
+      const int here = (p.y - g.lines.origin(oy)) * g.places.size + p.x - g.places.origin(ox);
       const Vector<float, Lanes> diff = diff_dst[o];
       const Vector<Position, Lanes> where = positions[o];
       CONVNET_UNROLL
@@ -239,7 +243,8 @@ Prepared prepare(const PoolForward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
       form, [g, keep = op.keep_workspace, relu = op.relu, type = src.type, views = Views(src, dst)](
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
-        dispatch(g, views.lanes, g.size, type, [&](auto lanes, auto size, auto position, auto stored) {
+        const std::int64_t square = g.size.equal() ? g.size.x : 0;
+        dispatch(g, views.lanes, square, type, [&](auto lanes, auto size, auto position, auto stored) {
           using Position = decltype(position);
           using T = decltype(stored);
           constexpr int kSize = size(), kWidth = lanes();
@@ -269,7 +274,8 @@ Prepared prepare(const PoolBackward& op, const OpForm& form, const Context&) {
   const TensorDesc &dst = form.args[0], &src = form.args.back();
   return std::make_shared<KernelOp>(form, [g, type = dst.type, views = Views(src, dst)](
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const std::int64_t most_covering = (g.size + g.stride - 1) / g.stride;
+    const auto covering = [](const WindowLine& line) { return (line.size + line.stride - 1) / line.stride; };
+    const std::int64_t most_covering = std::max(covering(g.rows()), covering(g.columns()));
     dispatch(g, views.lanes, most_covering, type, [&](auto lanes, auto most, auto position, auto stored) {
       using Position = decltype(position);
       using T = decltype(stored);

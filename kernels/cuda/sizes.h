@@ -175,7 +175,7 @@ inline std::int64_t sum_rows_bytes(std::int64_t rows, std::int64_t columns) {
 /// Returns the positions of a locally-connected layer in chunks whose windows and results take at most
 /// `most_bytes`.
 inline Chunks local_chunks(const LocalGeometry& g, std::int64_t most_bytes) {
-  const std::int64_t floats = g.n * (g.c * g.filter * g.filter + g.k);
+  const std::int64_t floats = g.n * (g.c * g.filter.area() + g.k);
   return {g.oh * g.ow, floats * size_of(DataType::f32), most_bytes};
 }
 
@@ -190,40 +190,41 @@ inline View image_view(const TensorDesc& input) {
 
 /// Returns whether the windows of images must be copied; else an image itself is the matrix of its windows.
 inline bool copies_windows(const ConvGeometry& g, const View& image) {
-  return !image.last || g.filter != 1 || g.stride != 1 || g.pad != 0 || g.oh != g.h || g.ow != g.w;
+  return !image.last || g.filter != Sides(1) || g.stride != Sides(1) || g.pad != Sides(0) || g.oh != g.h ||
+         g.ow != g.w;
 }
 /// Returns the bytes of the copied windows of an image, as elements of type `type`.
 inline std::int64_t window_bytes(const ConvGeometry& g, const View& image, DataType type) {
-  return copies_windows(g, image) ? g.oh * g.ow * g.c * g.filter * g.filter * size_of(type) : 0;
+  return copies_windows(g, image) ? g.oh * g.ow * g.c * g.filter.area() * size_of(type) : 0;
 }
 
-/// Returns by how many pixels the last of `out` windows hangs over the far border of a side of `in` pixels.
-inline std::int64_t overhang(const ConvGeometry& g, std::int64_t out, std::int64_t in) {
-  return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
+/// Returns by how many pixels the last window hangs over the far border.
+inline std::int64_t overhang(const WindowLine& line) {
+  return std::max<std::int64_t>(0, line.end() - line.pixels);
 }
 /// Returns whether there is as much padding behind the images as before them.
 inline bool symmetric(const ConvGeometry& g) {
-  return overhang(g, g.oh, g.h) == g.pad && overhang(g, g.ow, g.w) == g.pad;
+  return overhang(g.rows()) == g.pad.y && overhang(g.columns()) == g.pad.x;
 }
 /// Returns the geometry of the same convolution over blocks of `side` x `side` pixels (conv_edges.h), which
 /// hold all padding. `side` must divide the stride. Filters must be copied into blocks, too; they are filled
 /// up with zeros to whole blocks, and the channels of a block to a multiple of `channels`. Blocks of more
-/// than one pixel need groups = 1.
+/// than one pixel need groups = 1 and square, undilated filters.
 inline ConvGeometry over_blocks(const ConvGeometry& g, std::int64_t side, std::int64_t channels) {
   ConvGeometry blocks = g;
   blocks.c = (g.c * side * side + channels - 1) / channels * channels;
-  blocks.filter = (g.filter + side - 1) / side;
-  blocks.stride = g.stride / side;
+  blocks.filter = {(g.filter.y + side - 1) / side, (g.filter.x + side - 1) / side};
+  blocks.stride = {g.stride.y / side, g.stride.x / side};
   blocks.pad = 0;
-  blocks.h = (g.oh - 1) * blocks.stride + blocks.filter;
-  blocks.w = (g.ow - 1) * blocks.stride + blocks.filter;
+  blocks.h = blocks.rows().end();
+  blocks.w = blocks.columns().end();
   return blocks;
 }
 /// Returns the geometry of the same convolution over images that include all padding.
 inline ConvGeometry with_padding(const ConvGeometry& g) { return over_blocks(g, 1, 1); }
 /// Returns whether a convolution has too few channels for engines that load 16 bytes of a pixel at once. Then
-/// blocks as large as its stride are tried.
-inline bool has_few_channels(const ConvGeometry& g) { return g.groups == 1 && g.c < 8; }
+/// blocks as large as its stride are tried, if its filters are square and undilated.
+inline bool has_few_channels(const ConvGeometry& g) { return g.square() && g.groups == 1 && g.c < 8; }
 /// Returns the bytes of a convolution's images.
 inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
   return element_count(g.src()) * size_of(type);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/ops/argument.h"
+#include "kernels/ops/windows.h"
 
 namespace convnet {
 
@@ -12,17 +13,25 @@ enum class PoolKind { max, average, max_abs };
 struct PoolGeometry {
   PoolKind kind = PoolKind::max;
   std::int64_t n = 0, c = 0, h = 0, w = 0, oh = 0, ow = 0;
-  std::int64_t size = 0, stride = 1, start = 0;  ///< start may be negative
-  bool sum = false;  ///< average only: do not divide by the size of the clipped window
+  Sides size, stride = 1, start;  ///< start may be negative
+  bool sum = false;               ///< average only: do not divide by the size of the clipped window
 
   Dims src() const { return {n, c, h, w}; }
   Dims dst() const { return {n, c, oh, ow}; }
   /// Returns whether forward writes a workspace that backward reads: max and max_abs pooling keep the
-  /// position of each maximum in its window, row * size + column, or kNowhere. It has the layout of dst.
+  /// position of each maximum in its window, row * size.x + column, or kNowhere. It has the layout of dst.
   bool keeps_workspace() const { return kind != PoolKind::average; }
-  DataType workspace_type() const { return size < 16 ? DataType::u8 : DataType::s32; }
+  /// A byte holds the positions in a window and kNowhere.
+  DataType workspace_type() const { return size.area() < 256 ? DataType::u8 : DataType::s32; }
   static constexpr std::int32_t kNowhere = -1;  ///< truncated to the workspace's type
-  std::vector<std::int64_t> settings() const { return {stride, static_cast<std::int64_t>(kind), size}; }
+  WindowLine rows() const { return {h, oh, size.y, stride.y, start.y}; }
+  WindowLine columns() const { return {w, ow, size.x, stride.x, start.x}; }
+  /// Returns whether the windows are square and move alike in both directions.
+  bool square() const { return size.equal() && stride.equal() && start.equal(); }
+  std::vector<std::int64_t> settings() const {
+    if (square()) return {stride.x, static_cast<std::int64_t>(kind), size.x};
+    return {stride.y, stride.x, static_cast<std::int64_t>(kind), size.y, size.x};
+  }
 };
 
 /// Pools (N,C,H,W) to (N,C,OH,OW). Of equal maxima, the first one is taken.

@@ -2,27 +2,37 @@
 #pragma once
 
 #include "kernels/ops/argument.h"
+#include "kernels/ops/windows.h"
 
 namespace convnet {
 
 /// Geometry of a 2-d convolution over (N,C,H,W). The output size is given, not derived: windows that hang
-/// over the far edge (ceil mode) see zeros there.
+/// over the far edge (ceil mode, one-sided padding) see zeros there.
 struct ConvGeometry {
-  std::int64_t n = 0, c = 0, h = 0, w = 0;       ///< input (N,C,H,W)
-  std::int64_t k = 0, oh = 0, ow = 0;            ///< output (N,K,OH,OW); k counts all groups
-  std::int64_t filter = 0;                       ///< filter side in pixels
-  std::int64_t stride = 1, pad = 0, groups = 1;  ///< pad: zeros before the first row and column
+  std::int64_t n = 0, c = 0, h = 0, w = 0;  ///< input (N,C,H,W)
+  std::int64_t k = 0, oh = 0, ow = 0;       ///< output (N,K,OH,OW); k counts all groups
+  Sides filter;                             ///< taps of a filter
+  Sides stride = 1, pad = 0;                ///< pad: zeros before the first row and column
+  std::int64_t groups = 1;
+  Sides dilation = 1;  ///< pixels from one tap of a filter to the next
 
   Dims src() const { return {n, c, h, w}; }
   Dims dst() const { return {n, k, oh, ow}; }
-  Dims weights() const { return {k, c / groups, filter, filter}; }  ///< (O, I/groups, H, W)
+  Dims weights() const { return {k, c / groups, filter.y, filter.x}; }  ///< (O, I/groups, H, W)
   Dims biases() const { return {k}; }
   /// FLOPs of one pass (forward, backward-data or backward-weights). A multiply-add counts 2.
   double flops() const {
     return 2.0 * static_cast<double>(n * k) * static_cast<double>(oh * ow) *
-           static_cast<double>(element_count({c / groups, filter, filter}));
+           static_cast<double>(element_count({c / groups, filter.y, filter.x}));
   }
-  std::vector<std::int64_t> settings() const { return {stride, pad}; }
+  WindowLine rows() const { return {h, oh, filter.y, stride.y, -pad.y, dilation.y}; }
+  WindowLine columns() const { return {w, ow, filter.x, stride.x, -pad.x, dilation.x}; }
+  /// Returns whether the filters are square and undilated, and move alike in both directions.
+  bool square() const { return filter.equal() && stride.equal() && pad.equal() && dilation == Sides(1); }
+  std::vector<std::int64_t> settings() const {
+    if (square()) return {stride.x, pad.x};
+    return {stride.y, stride.x, pad.y, pad.x, dilation.y, dilation.x};
+  }
 };
 
 /// Geometry of an inner product: each of an image's `out` outputs is a weighted sum of its `in` inputs. With
@@ -43,8 +53,9 @@ struct InnerProductGeometry {
 
 /// Geometry of a locally-connected layer: a convolution whose filters differ from position to position.
 struct LocalGeometry : ConvGeometry {
-  Dims weights() const { return {oh, ow, k, c / groups, filter, filter}; }  ///< (OH,OW,O,I/groups,H,W)
-  Dims biases() const { return {oh, ow, k}; }                               ///< (OH,OW,O)
+  /// (OH,OW,O,I/groups,H,W)
+  Dims weights() const { return {oh, ow, k, c / groups, filter.y, filter.x}; }
+  Dims biases() const { return {oh, ow, k}; }  ///< (OH,OW,O)
 };
 
 namespace args {

@@ -1,5 +1,6 @@
 #include "convnet/config/params.h"
 
+#include <optional>
 #include <stdexcept>
 #include "tests/catch.h"
 
@@ -18,6 +19,8 @@ struct Params {
   Kind pool = Kind::average;
   std::string module;
   std::vector<std::string> sources;
+  std::optional<int> height;
+  std::vector<std::optional<int>> strides_y;
   std::vector<double> coeffs;
   std::vector<Schedule> eps_w;
   Schedule eps_b;
@@ -41,6 +44,8 @@ std::vector<ParamSpec> specs() {
       param_per_input("epsW", &Params::eps_w,
                       {.min = 0, .doc = "rate of the weights", .file = CfgFile::parameters}),
       param("epsB", &Params::eps_b, {.min = 0, .doc = "rate of the biases", .file = CfgFile::parameters}),
+      param("sizeY", &Params::height, {.fallback = "", .min = 1, .doc = "height, if it is another"}),
+      param_per_input("strideY", &Params::strides_y, {.fallback = "", .min = 1, .doc = "step downwards"}),
       param("wc", &Params::wc,
             {.fallback = "0",
              .min = 0,
@@ -110,6 +115,8 @@ TEST_CASE("values and defaults are assigned", "[params]") {
   CHECK(r.params.filters == 64);
   CHECK(r.params.filter_size == 3);
   CHECK(r.params.stride == std::vector<int>{2, 2});
+  CHECK_FALSE(r.params.height.has_value());
+  CHECK(r.params.strides_y == std::vector<std::optional<int>>{std::nullopt, std::nullopt});
   CHECK(r.params.init_w == std::vector<double>{0.1, 1e-3});
   CHECK_FALSE(r.params.shared);
   CHECK(r.params.pool == Kind::average);
@@ -155,6 +162,11 @@ TEST_CASE("bad values say what is expected", "[params]") {
   CHECK(definition_error("initW=-1") == "layer 'c': initW expects a number of at least 0, not '-1'");
   for (const char* text : {"nan", "inf", "1e999", "1,x", "0,1e"})
     CHECK(assign("[c]\nfilters=1\ninitW=" + std::string(text), good_parameters, 2).errors().size() == 1);
+  CHECK(definition_error("sizeY=0") == "layer 'c': sizeY expects an integer of at least 1, not '0'");
+  CHECK(definition_error("strideY=1,2") ==
+        "layer 'c': strideY has 2 values for 1 inputs; give one value, or one per input");
+  CHECK(assign("[c]\nfilters=1\nsizeY=4\nstrideY=,3", good_parameters, 2).params.strides_y ==
+        std::vector<std::optional<int>>{std::nullopt, 3});
   CHECK(definition_error("coeffs=x") == "layer 'c': coeffs expects a number, not 'x'");
   CHECK(definition_error("sharedBiases=maybe") ==
         "layer 'c': sharedBiases expects 0 or 1 (also true/false, yes/no, on/off), not 'maybe'");

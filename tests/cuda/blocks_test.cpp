@@ -58,14 +58,14 @@ TEST_CASE("a convolution over blocks of pixels is the convolution over pixels", 
                                 conv(2, 1, 9, 8, 3, 5, 1, 0), conv(1, 3, 8, 8, 4, 3, 1, 1),
                                 conv(2, 2, 11, 10, 3, 2, 3, 0, 1, true), conv(2, 4, 9, 9, 3, 3, 3, 1)}) {
     for (const std::int64_t channels : {1, 4, 8}) {
-      const ConvGeometry seen = cuda::over_blocks(g, g.stride, channels);
-      INFO(to_string(g.src()) << " * " << to_string(g.weights()) << " stride " << g.stride << " pad " << g.pad
-                              << ", as " << to_string(seen.src()));
+      const ConvGeometry seen = cuda::over_blocks(g, g.stride.x, channels);
+      INFO(to_string(g.src()) << " * " << to_string(g.weights()) << " stride " << to_string(g.stride)
+                              << " pad " << to_string(g.pad) << ", as " << to_string(seen.src()));
       CHECK(seen.c % channels == 0);
       const Values src = test_values(g.src(), 1), weights = test_values(g.weights(), 2),
                    diff = test_values(g.dst(), 3);
       const TensorDesc src_tensor = cuda::channels_last(g.src());
-      const Blocks blocks{g.stride, g.pad}, filters{g.stride, 0};
+      const Blocks blocks{g.stride.x, g.pad}, filters{g.stride.x, 0};
       const Values blocked = in_blocks(*backend, src_tensor, src, blocks, seen.src());
       // It is the same if the images lie plain.
       CHECK(in_blocks(*backend, plain_of(src_tensor), src, blocks, seen.src()) == blocked);
@@ -74,7 +74,7 @@ TEST_CASE("a convolution over blocks of pixels is the convolution over pixels", 
       const auto error = [&](const Values& actual, const Values& expected, std::int64_t terms) {
         return relative_error(actual, expected) / rounding_of(static_cast<double>(terms));
       };
-      const std::int64_t window = g.c * g.filter * g.filter;
+      const std::int64_t window = g.c * g.filter.area();
       CHECK(error(run_plain(ConvForward{seen, false}, {blocked, blocked_weights, {}}).back(),
                   run_plain(ConvForward{g, false}, {src, weights, {}}).back(), window) <= 1);
       const Values gradient = run_plain(ConvBackwardWeights{seen, false}, {blocked, diff, {}}).back();
@@ -94,8 +94,9 @@ TEST_CASE("a convolution over blocks of pixels is the convolution over pixels", 
 
 TEST_CASE("blocks of one pixel are images with borders, which can be cut off", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
-  for (const ConvGeometry& g : {conv(2, 16, 7, 6, 8, 3, 2, 1), conv(2, 6, 8, 8, 4, 3, 2, 0, 2),
-                                conv(1, 3, 9, 9, 2, 2, 4, 1, 1, true)}) {
+  for (const ConvGeometry& g :
+       {conv(2, 16, 7, 6, 8, 3, 2, 1), conv(2, 6, 8, 8, 4, 3, 2, 0, 2), conv(1, 3, 9, 9, 2, 2, 4, 1, 1, true),
+        conv(2, 6, 7, 9, 4, {1, 5}, 1, {0, 2}), conv(2, 3, 9, 9, 4, 3, {2, 1}, {3, 1}, 1, false, {1, 3})}) {
     const ConvGeometry seen = cuda::with_padding(g);
     INFO(to_string(g.src()) << " as " << to_string(seen.src()));
     const Blocks blocks{1, g.pad};
@@ -113,7 +114,7 @@ TEST_CASE("blocks of one pixel are images with borders, which can be cut off", "
         for (std::int64_t c = 0; c < g.c; ++c)
           for (std::int64_t y = 0; y < seen.h; ++y)
             for (std::int64_t x = 0; x < seen.w; ++x) {
-              const std::int64_t iy = y - g.pad, ix = x - g.pad;
+              const std::int64_t iy = y - g.pad.y, ix = x - g.pad.x;
               const double value = padded[at(seen, n, c, y, x)];
               if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w)
                 borders += std::abs(value);

@@ -33,9 +33,8 @@ TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
   for (const ConvGeometry& g :
        {conv(5, 6, 5, 4, 4, 3, 1, 1, 2), conv(5, 8, 5, 4, 4, 3, 1, 1), conv(5, 8, 5, 4, 4, 1)}) {
-    const std::int64_t one = g.oh * g.ow * g.c * g.filter * g.filter * size_of(DataType::f32);
-    const auto terms =
-        static_cast<double>(std::max(g.n * g.oh * g.ow, std::max(g.c, g.k) * g.filter * g.filter));
+    const std::int64_t one = g.oh * g.ow * g.c * g.filter.area() * size_of(DataType::f32);
+    const auto terms = static_cast<double>(std::max(g.n * g.oh * g.ow, std::max(g.c, g.k) * g.filter.area()));
     const auto check = [&](const auto& op) {
       check_chunks(*backend, op, one, {0, 1, 2, 3}, rounding_of(terms));
     };

@@ -84,9 +84,12 @@ TEST_CASE("convolutions agree with the CPU in every way of doing them", "[cuda][
           }
     }
   };
-  // Few channels and asymmetric borders; the second also with as many channels as engines like.
-  for (const ConvGeometry& g : {conv(4, 3, 30, 30, 16, 11, 4, 2), conv(4, 3, 14, 14, 16, 7, 2, 3),
-                                conv(4, 16, 14, 14, 16, 3, 2, 1)}) {
+  // Few channels and asymmetric borders, the latter also with as many channels as engines like, and with
+  // rectangular and dilated filters.
+  for (const ConvGeometry& g :
+       {conv(4, 3, 30, 30, 16, 11, 4, 2), conv(4, 3, 14, 14, 16, 7, 2, 3), conv(4, 16, 14, 14, 16, 3, 2, 1),
+        conv(4, 16, 14, 14, 16, {1, 7}, {2, 1}, {0, 3}),
+        conv(4, 16, 15, 14, 16, 3, 2, 2, 1, false, {1, 2})}) {
     check(ConvForward{g, true, false, true});
     check(ConvBackwardWeights{g, true});
     if (g.c == 16) check(ConvBackwardData{g});

@@ -314,6 +314,21 @@ TEST_CASE("convolutions and inner products take bf16 factors, and give f32 gradi
   }
 }
 
+TEST_CASE("convolutions of all shapes take bf16 factors") {
+  for (const ConvGeometry& g : test::conv_geometries()) {
+    INFO(to_string(g.src()) << " * " << to_string(g.weights()) << " stride " << to_string(g.stride) << " pad "
+                            << to_string(g.pad) << " dilation " << to_string(g.dilation));
+    const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2),
+                 diff_dst = test::test_values(g.dst(), 4);
+    check(ConvForward{g, false, false, false}, {src, weights, {}}, 2,
+          test::reference_forward(g, src, weights), {});
+    check(ConvBackwardData{g}, {diff_dst, weights, {}}, 2,
+          test::reference_backward_data(g, diff_dst, weights), {});
+    check(ConvBackwardWeights{g, false}, {src, diff_dst, {}}, 2,
+          test::reference_backward_weights(g, src, diff_dst), {});
+  }
+}
+
 TEST_CASE("factors of products are rounded to bf16 on every processor") {
   ConvGeometry g = test::conv(2, 3, 9, 7, 8, 3, 1, 1);
   const Values src = rounded(test::test_values(g.src(), 1)), weights = test::test_values(g.weights(), 2),

@@ -83,7 +83,7 @@ std::vector<TensorDesc> layouts(const Dims& dims) {
   if (dims.size() == 6) {
     LocalGeometry g;
     g.n = 1, g.c = dims[3], g.k = dims[2], g.filter = dims[4], g.oh = dims[0], g.ow = dims[1];
-    g.h = g.oh + g.filter - 1, g.w = g.ow + g.filter - 1;
+    g.h = g.oh + g.filter.y - 1, g.w = g.ow + g.filter.x - 1;
     all.push_back(cpu::prepare(LocalForward{g}, {})->args()[1]);
   }
   return all;

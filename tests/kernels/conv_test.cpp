@@ -20,7 +20,8 @@ using test::Values;
 
 std::string text(const ConvGeometry& g) {
   return to_string(g.src()) + " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
-         std::to_string(g.stride) + " pad " + std::to_string(g.pad) + " groups " + std::to_string(g.groups);
+         to_string(g.stride) + " pad " + to_string(g.pad) + " dilation " + to_string(g.dilation) +
+         " groups " + std::to_string(g.groups);
 }
 
 double tolerance(const PreparedOp& op) { return op.algorithm().rfind("winograd", 0) == 0 ? 2e-4 : 1e-5; }

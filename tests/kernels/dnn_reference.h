@@ -23,23 +23,25 @@ template <class Visit>
 void for_each_product(const ConvGeometry& g, const Visit& visit) {
   const std::int64_t c_per_group = g.c / g.groups, k_per_group = g.k / g.groups;
   const Dims src = g.src(), weights = g.weights(), dst = g.dst();
-  const auto step = static_cast<std::size_t>(g.stride);
+  const auto step = static_cast<std::size_t>(g.stride.x);
   for (std::int64_t n = 0; n < g.n; ++n)
     for (std::int64_t k = 0; k < g.k; ++k)
       for (std::int64_t c = 0; c < c_per_group; ++c)
-        for (std::int64_t fy = 0; fy < g.filter; ++fy)
-          for (std::int64_t fx = 0; fx < g.filter; ++fx) {
+        for (std::int64_t fy = 0; fy < g.filter.y; ++fy)
+          for (std::int64_t fx = 0; fx < g.filter.x; ++fx) {
+            const auto column = [&](std::int64_t ox) {
+              return ox * g.stride.x - g.pad.x + fx * g.dilation.x;
+            };
             // The columns whose windows have this tap within the image.
             std::int64_t first = 0, end = g.ow;
-            while (first < end && first * g.stride - g.pad + fx < 0) ++first;
-            while (end > first && (end - 1) * g.stride - g.pad + fx >= g.w) --end;
+            while (first < end && column(first) < 0) ++first;
+            while (end > first && column(end - 1) >= g.w) --end;
             if (first == end) continue;
             const std::size_t w = index(weights, k, c, fy, fx);
             for (std::int64_t oy = 0; oy < g.oh; ++oy) {
-              const std::int64_t y = oy * g.stride - g.pad + fy;
+              const std::int64_t y = oy * g.stride.y - g.pad.y + fy * g.dilation.y;
               if (y < 0 || y >= g.h) continue;
-              std::size_t s =
-                  index(src, n, k / k_per_group * c_per_group + c, y, first * g.stride - g.pad + fx);
+              std::size_t s = index(src, n, k / k_per_group * c_per_group + c, y, column(first));
               std::size_t d = index(dst, n, k, oy, first);
               for (std::int64_t ox = first; ox < end; ++ox, s += step, ++d) visit(s, w, d);
             }
@@ -121,7 +123,7 @@ inline Values reference_local_backward_weights(const LocalGeometry& g, const Val
 inline ConvGeometry as_conv(const InnerProductGeometry& g) {
   ConvGeometry conv;
   conv.n = g.n, conv.c = g.in, conv.k = g.out;
-  conv.h = conv.w = conv.oh = conv.ow = conv.filter = 1;
+  conv.h = conv.w = conv.oh = conv.ow = 1, conv.filter = 1;
   return conv;
 }
 
@@ -136,15 +138,15 @@ inline PoolResult reference_pool(const PoolGeometry& g, const Values& src) {
         for (std::int64_t ox = 0; ox < g.ow; ++ox) {
           double sum = 0, best = 0;
           std::int64_t count = 0, where = 0;
-          for (std::int64_t fy = 0; fy < g.size; ++fy)
-            for (std::int64_t fx = 0; fx < g.size; ++fx) {
-              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+          for (std::int64_t fy = 0; fy < g.size.y; ++fy)
+            for (std::int64_t fx = 0; fx < g.size.x; ++fx) {
+              const std::int64_t y = g.start.y + oy * g.stride.y + fy, x = g.start.x + ox * g.stride.x + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
               const double v = src[index(g.src(), n, c, y, x)];
               const bool abs = g.kind == PoolKind::max_abs;
               const bool better = abs ? std::abs(v) > std::abs(best) : v > best;
               if (count == 0 || better || (std::isnan(v) && !std::isnan(best)))
-                best = v, where = fy * g.size + fx;
+                best = v, where = fy * g.size.x + fx;
               sum += v;
               ++count;
             }
@@ -164,11 +166,11 @@ inline Values reference_pool_backward(const PoolGeometry& g, const Values& diff_
         for (std::int64_t ox = 0; ox < g.ow; ++ox) {
           std::vector<std::size_t> pixels;
           const std::size_t o = index(g.dst(), n, c, oy, ox);
-          for (std::int64_t fy = 0; fy < g.size; ++fy)
-            for (std::int64_t fx = 0; fx < g.size; ++fx) {
-              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+          for (std::int64_t fy = 0; fy < g.size.y; ++fy)
+            for (std::int64_t fx = 0; fx < g.size.x; ++fx) {
+              const std::int64_t y = g.start.y + oy * g.stride.y + fy, x = g.start.x + ox * g.stride.x + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
-              if (g.keeps_workspace() && position[o] != static_cast<double>(fy * g.size + fx)) continue;
+              if (g.keeps_workspace() && position[o] != static_cast<double>(fy * g.size.x + fx)) continue;
               pixels.push_back(index(g.src(), n, c, y, x));
             }
           const bool share = g.kind == PoolKind::average && !g.sum;

@@ -26,9 +26,8 @@ std::vector<LocalGeometry> geometries() {
 }
 
 std::string describe(const LocalGeometry& g) {
-  return to_string(g.src()) + " to " + to_string(g.dst()) + " filter " + std::to_string(g.filter) +
-         " stride " + std::to_string(g.stride) + " pad " + std::to_string(g.pad) + " groups " +
-         std::to_string(g.groups);
+  return to_string(g.src()) + " to " + to_string(g.dst()) + " filter " + to_string(g.filter) + " stride " +
+         to_string(g.stride) + " pad " + to_string(g.pad) + " groups " + std::to_string(g.groups);
 }
 
 /// No hints; plain activations; blocked ones.

@@ -39,14 +39,15 @@ std::vector<OpCase> op_cases();
 
 /// Geometry of n images of c maps, h x w, k filters; the output side follows the ceil rule unless `floor`.
 ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k,
-                  std::int64_t filter, std::int64_t stride = 1, std::int64_t pad = 0, std::int64_t groups = 1,
-                  bool floor = false);
+                  Sides filter, Sides stride = 1, Sides pad = 0, std::int64_t groups = 1, bool floor = false,
+                  Sides dilation = 1);
+/// The same convolution with `behind` zeros behind the image, of which no window has more than it needs.
+ConvGeometry with_zeros_behind(ConvGeometry g, Sides behind);
 /// Geometry with the output side as the layers compute it: ceil, so that the last window may overhang.
-LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::int64_t stride = 1,
-                    std::int64_t pad = 0, std::int64_t groups = 1);
+LocalGeometry local(const Dims& src, std::int64_t k, Sides filter, Sides stride = 1, Sides pad = 0,
+                    std::int64_t groups = 1, Sides dilation = 1);
 /// Geometry with the output side as the layers compute it: ceil, so that the last window may overhang.
-PoolGeometry pool(PoolKind kind, const Dims& src, std::int64_t size, std::int64_t stride,
-                  std::int64_t start = 0);
+PoolGeometry pool(PoolKind kind, const Dims& src, Sides size, Sides stride, Sides start = 0);
 
 std::vector<ConvGeometry> conv_geometries();
 /// Geometries on which relu, bias and accumulation are tested in all combinations.

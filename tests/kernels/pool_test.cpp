@@ -56,8 +56,8 @@ void check_all(const PoolGeometry& g, const Values& src) {
   const test::PoolResult expected = test::reference_pool(g, src);
   const Values expected_diff = test::reference_pool_backward(g, diff_dst, expected.position);
   for (const TensorDesc& layout : layouts(g.src())) {
-    INFO(layout.layout_name() << " " << to_string(g.src()) << " size " << g.size << " stride " << g.stride
-                              << " start " << g.start);
+    INFO(layout.layout_name() << " " << to_string(g.src()) << " size " << to_string(g.size) << " stride "
+                              << to_string(g.stride) << " start " << to_string(g.start));
     const PoolForward forward{g, max};
     std::vector<Values> inputs(max ? 3 : 2);
     inputs[0] = src;

@@ -28,21 +28,22 @@ void add_map_pool(std::vector<OpCase>& cases, const CrossMapPool& p, const Value
 
 }  // namespace
 
-PoolGeometry pool(PoolKind kind, const Dims& src, std::int64_t size, std::int64_t stride,
-                  std::int64_t start) {
+PoolGeometry pool(PoolKind kind, const Dims& src, Sides size, Sides stride, Sides start) {
   PoolGeometry g;
   g.kind = kind;
   g.n = src[0], g.c = src[1], g.h = src[2], g.w = src[3];
   g.size = size, g.stride = stride, g.start = start;
-  const auto side = [&](std::int64_t in) { return (in - start - size + stride - 1) / stride + 1; };
-  g.oh = side(g.h), g.ow = side(g.w);
+  const auto side = [](const WindowLine& line) {
+    return (line.pixels - line.start - line.size + line.stride - 1) / line.stride + 1;
+  };
+  g.oh = side(g.rows()), g.ow = side(g.columns());
   return g;
 }
 
 std::vector<PoolGeometry> pool_geometries() {
   struct Windows {
     Dims src;
-    std::int64_t size, stride, start = 0;
+    Sides size, stride, start = 0;
   };
   std::vector<PoolGeometry> all;
   for (const Windows& w : std::vector<Windows>{
@@ -69,6 +70,14 @@ std::vector<PoolGeometry> pool_geometries() {
            {{1, 1, 9, 11}, 2, 1, -1},  //
            {{2, 8, 6, 7}, 2, 3},       //
            {{2, 36, 6, 7}, 5, 1, -2},  //
+           // Rectangles.
+           {{2, 16, 8, 9}, {1, 3}, {1, 2}},
+           {{2, 5, 8, 9}, {3, 1}, {2, 1}, {-1, 0}},
+           {{2, 20, 7, 9}, {2, 3}, 2, {0, -1}},
+           {{1, 8, 7, 9}, 3, {1, 3}, {-2, 1}},
+           {{1, 8, 5, 40}, {3, 90}, {1, 2}, {-1, -60}},  // positions beyond a byte
+           {{1, 16, 16, 16}, {15, 16}, 1},               // just not
+           {{1, 16, 17, 17}, {17, 15}, 1},               // just not
        }) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::max_abs, PoolKind::average})
       all.push_back(pool(kind, w.src, w.size, w.stride, w.start));

@@ -11,8 +11,8 @@ double at_least(double terms) { return std::max(rounding_of(terms), 1e-5); }
 /// The CPU computes some of the first kind with Winograd's algorithm, which is less exact, and cuDNN may
 /// compute any of them so.
 double tolerance_of(const ConvGeometry& g) {
-  if ((g.filter == 3 || g.filter == 5) && g.stride == 1) return 2e-4;
-  return at_least(static_cast<double>(std::max(g.n * g.oh * g.ow, std::max(g.c, g.k) * g.filter * g.filter)));
+  if ((g.filter == Sides(3) || g.filter == Sides(5)) && g.stride == Sides(1)) return 2e-4;
+  return at_least(static_cast<double>(std::max(g.n * g.oh * g.ow, std::max(g.c, g.k) * g.filter.area())));
 }
 
 double tolerance_of(const InnerProductGeometry& g) {
@@ -56,21 +56,29 @@ Values with_nan(const Dims& dims) {
 }  // namespace
 
 ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k,
-                  std::int64_t filter, std::int64_t stride, std::int64_t pad, std::int64_t groups,
-                  bool floor) {
+                  Sides filter, Sides stride, Sides pad, std::int64_t groups, bool floor, Sides dilation) {
   ConvGeometry g;
   g.n = n, g.c = c, g.h = h, g.w = w, g.k = k;
-  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
-  const auto side = [&](std::int64_t in) {
-    return (2 * pad + in - filter + (floor ? 0 : stride - 1)) / stride + 1;
+  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups, g.dilation = dilation;
+  const auto side = [&](const WindowLine& line, std::int64_t padding) {
+    const std::int64_t rest = 2 * padding + line.pixels - line.extent();
+    return (rest + (floor ? 0 : line.stride - 1)) / line.stride + 1;
   };
-  g.oh = side(h), g.ow = side(w);
+  g.oh = side(g.rows(), pad.y), g.ow = side(g.columns(), pad.x);
   return g;
 }
 
-LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::int64_t stride,
-                    std::int64_t pad, std::int64_t groups) {
-  return {conv(src[0], src[1], src[2], src[3], k, filter, stride, pad, groups)};
+ConvGeometry with_zeros_behind(ConvGeometry g, Sides behind) {
+  const auto side = [](const WindowLine& line, std::int64_t zeros) {
+    return (zeros - line.start + line.pixels - line.extent()) / line.stride + 1;
+  };
+  g.oh = side(g.rows(), behind.y), g.ow = side(g.columns(), behind.x);
+  return g;
+}
+
+LocalGeometry local(const Dims& src, std::int64_t k, Sides filter, Sides stride, Sides pad,
+                    std::int64_t groups, Sides dilation) {
+  return {conv(src[0], src[1], src[2], src[3], k, filter, stride, pad, groups, false, dilation)};
 }
 
 std::vector<ConvGeometry> conv_geometries() {
@@ -111,6 +119,33 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(1, 48, 3, 3, 48, 7, 1, 3, 48),  // an image that is smaller than the filter
       conv(2, 16, 9, 9, 16, 5, 4, 0, 16),  // the last windows hang over
       conv(2, 24, 8, 8, 24, 3, 1, 1, 24),
+      // Rectangles.
+      conv(2, 16, 7, 9, 24, {1, 7}, 1, {0, 3}),
+      conv(3, 3, 9, 8, 16, {7, 1}, 1, {3, 0}),
+      conv(2, 16, 9, 12, 20, {3, 5}, {2, 1}, {1, 2}),
+      conv(2, 32, 8, 8, 32, 3, {1, 2}, 1),
+      conv(2, 32, 8, 8, 32, 3, 1, {0, 1}),
+      conv(1, 8, 8, 9, 12, {5, 2}, {1, 3}, {0, 2}, 2),
+      conv(2, 20, 6, 7, 20, {1, 5}, 1, {0, 2}, 20),
+      conv(2, 16, 6, 7, 16, {5, 7}, {1, 2}, {2, 3}, 16),
+      conv(2, 6, 5, 9, 4, 1, {1, 3}),
+      conv(1, 4, 3, 9, 8, {3, 9}),
+      // Dilated.
+      conv(2, 32, 9, 9, 64, 3, 1, 2, 1, false, 2),
+      conv(2, 16, 9, 10, 16, 3, 1, {1, 3}, 1, false, {1, 3}),
+      conv(2, 3, 10, 9, 16, 3, 2, 2, 1, false, {2, 3}),
+      conv(2, 16, 12, 9, 16, 3, 3, 1, 1, true, 2),
+      conv(2, 6, 9, 9, 4, {3, 2}, 1, 0, 2, false, {2, 5}),
+      conv(2, 32, 9, 9, 32, 3, 1, 2, 32, false, 2),
+      conv(2, 16, 9, 9, 16, 5, 1, 4, 16, false, 2),
+      conv(2, 16, 4, 4, 16, 3, 1, 4, 1, false, 4),    // all taps but the middle one see only zeros
+      conv(2, 16, 7, 7, 16, 3, 2, 4, 1, false, 4),    //
+      conv(2, 16, 5, 5, 16, 3, 1, 12, 1, false, 12),  // taps farther apart than the image is wide
+      conv(2, 8, 5, 7, 4, 1, 1, 0, 1, false, 3),
+      // More zeros behind the image than before it, and fewer.
+      with_zeros_behind(conv(2, 16, 8, 8, 24, 5), 4),
+      with_zeros_behind(conv(2, 16, 8, 7, 24, 3, 2, 1), {0, 3}),
+      with_zeros_behind(conv(2, 3, 8, 7, 16, {2, 4}, 1, {0, 1}, 1, false, {3, 1}), {3, 2}),
   };
 }
 
@@ -139,6 +174,11 @@ std::vector<LocalGeometry> local_geometries() {
       local({2, 40, 4, 4}, 10, 3, 1, 1, 5),  // groups that share blocks
       local({2, 6, 5, 4}, 6, 2, 3, 0, 6),    // pixels in no window
       local({2, 4, 3, 3}, 4, 1, 1, 2),       // windows without pixels
+      local({2, 17, 6, 5}, 18, {1, 3}, 1, {0, 1}),
+      local({2, 4, 7, 9}, 6, {4, 2}, {1, 3}, {2, 0}, 2),
+      local({2, 5, 9, 8}, 6, 3, 1, 2, 1, 2),
+      local({2, 4, 11, 9}, 6, {3, 2}, {2, 4}, {2, 1}, 2, {3, 2}),
+      {with_zeros_behind(local({2, 4, 5, 6}, 6, 3, 2, 0), {2, 3})},
   };
 }
 

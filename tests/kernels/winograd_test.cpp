@@ -92,8 +92,8 @@ Values run_over_addend(const OpDesc& op, DataType type, const std::vector<Values
 }
 
 void check(const ConvGeometry& g, DataType type) {
-  INFO(to_string(type) << ", filters of side " << g.filter << ", " << to_string(g.src()) << " to "
-                       << to_string(g.dst()) << " with padding " << g.pad);
+  INFO(to_string(type) << ", filters of side " << g.filter.x << ", " << to_string(g.src()) << " to "
+                       << to_string(g.dst()) << " with padding " << g.pad.x);
   const Values src = stored_values(g.src(), 1, type), diff_dst = stored_values(g.dst(), 4, type);
   const Values weights = test::test_values(g.weights(), 2);
   const ConvForward forward{g, false, false, false};

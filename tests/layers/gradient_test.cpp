@@ -53,6 +53,20 @@ std::vector<GradientNet> smooth_nets() {
                       "initW=0.3 "
                       "neuron=logistic"),
           "l"),
+      net("rectangles, dilated, with one-sided borders", {2, 6, 5},
+          tanh_conv("a",
+                    "inputs=data channels=2 filters=3 filterSize=3 filterSizeY=1 padding=1 paddingY=0 "
+                    "dilation=2 paddingEnd=3 paddingEndY=0") +
+              tanh_conv("b",
+                        "inputs=a channels=3 filters=4 filterSize=2 filterSizeY=3 strideY=2 dilationY=2 "
+                        "paddingY=2 paddingEnd=1") +
+              section("p", "pool",
+                      "pool=avg inputs=b channels=4 sizeX=3 sizeY=2 stride=2 strideY=1 startY=-1 "
+                      "paddingEnd=1") +
+              section("l", "local",
+                      "inputs=a channels=3 filters=2 filterSize=2 filterSizeY=3 stride=2 dilation=2 "
+                      "initW=0.3 neuron=logistic"),
+          "p,l"),
       net("sfc", {6}, f + section("s", "sfc", "inputs=f,data parts=3 outputs=2 initW=0.4 neuron=tanh[1,1]"),
           "s"),
       net("rnorm", {3, 4, 4}, a + section("x", "rnorm", "inputs=a channels=4 size=2"), "x", norm),

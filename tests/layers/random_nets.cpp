@@ -96,10 +96,11 @@ RandomNets::Tensor RandomNets::on_data() {
 
 RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   static const std::vector<std::string> cards = {
-      "conv",    "conv 1x1", "conv stride", "conv groups", "depthwise", "local",       "max",     "avg",
-      "maxabs",  "sum",      "global",      "cmpool",      "rnorm",     "cnorm",       "cmrnorm", "bnorm",
-      "eltsum",  "eltmax",   "eltmul",      "by map",      "concat",    "blur",        "href",    "nailbed",
-      "dropout", "dropout2", "pass",        "neuron",      "shared",    "sharedBiases"};
+      "conv",    "conv 1x1",     "conv stride", "conv groups", "depthwise", "local",  "max",
+      "avg",     "maxabs",       "sum",         "global",      "cmpool",    "rnorm",  "cnorm",
+      "cmrnorm", "bnorm",        "eltsum",      "eltmax",      "eltmul",    "by map", "concat",
+      "blur",    "href",         "nailbed",     "dropout",     "dropout2",  "pass",   "neuron",
+      "shared",  "sharedBiases", "windows",     "pool windows"};
   const std::string kind = deal(map_layers_, cards), keys = channels_of(in), c = std::to_string(in.channels);
   const int half = (in.side + 1) / 2;
   const auto windows = [&](const std::string& pool) {
@@ -138,6 +139,18 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   if (kind == "sum" && in.side > 1)
     return add("pool", keys + " pool=avg sum=1 sizeX=2 stride=1 start=-1", {"", in.channels, in.side});
   if (kind == "global" && below(3) == 0) return add("pool", keys + " pool=avg sizeX=0", {"", in.channels, 1});
+  if (kind == "windows") {
+    // A column, taps that are not neighbours, more border behind than before.
+    static const std::vector<std::string> windows_of_six = {"filterSize=1 filterSizeY=3 paddingY=1",
+                                                            "filterSize=3 padding=2 dilation=2",
+                                                            "filterSize=2 paddingEnd=1"};
+    return with_neuron("conv",
+                       keys + " filters=6 " + windows_of_six[below(3)] + keys_of_weights(6 * in.channels),
+                       {"", 6, in.side});
+  }
+  if (kind == "pool windows")
+    return add("pool", keys + " pool=max sizeX=2 sizeY=3 stride=1 startY=-1 paddingEnd=1",
+               {"", in.channels, in.side});
   if (kind == "cmpool" && in.channels > 1)
     return add("cmpool", keys + " pool=max size=2 stride=2", {"", (in.channels + 1) / 2, in.side});
   if (kind == "rnorm" || kind == "cnorm" || kind == "cmrnorm")

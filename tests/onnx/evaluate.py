@@ -29,7 +29,12 @@ def same_pads(auto_pad, sides, kernel, strides, pads):
 
 def conv(x, w, bias=None, *, group=1, kernel_shape=None, strides=(1, 1), pads=(0, 0, 0, 0), auto_pad=None, dilations=(1, 1)):
     kernel_shape = kernel_shape or w.shape[2:]
-    assert tuple(kernel_shape) == w.shape[2:] and (tuple(dilations) == (1, 1) or tuple(kernel_shape) == (1, 1))
+    assert tuple(kernel_shape) == w.shape[2:]
+    if tuple(dilations) != (1, 1):  # zeros between the weights
+        kernel_shape = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations)]
+        dilated = np.zeros((*w.shape[:2], *kernel_shape), w.dtype)
+        dilated[:, :, ::dilations[0], ::dilations[1]] = w
+        w = dilated
     pads = same_pads(auto_pad, x.shape[2:], kernel_shape, strides, pads)
     windows = windows_of(x, kernel_shape, strides, pads, 0)
     n, c, oh, ow = windows.shape[:4]

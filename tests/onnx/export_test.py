@@ -153,6 +153,13 @@ MORE = {
         ["ident", "logistic", "abs", "relu", "nrelu", "softrelu", "square", "tanh[2,0.5]", "abstanh[2,0.5]", "brelu[0.5]",
          "linear[2,-1]", "drelu[2]", "leaky[0.1]", "elu[1.5]", "silu", "gelu", "mish", "hsigmoid", "hswish"])},
     "down": ("type=conv\nchannels=8\nfilters=2\nfilterSize=3\nstride=2\nrounding=down\ninitW=0.3", True),
+    "row": ("type=conv\nchannels=8\nfilters=2\nfilterSize=5\nfilterSizeY=1\npadding=2\npaddingY=0\nstrideY=2\ninitW=0.3", True),
+    "dilated": ("type=conv\nchannels=8\nfilters=2\nfilterSize=3\npadding=2\ndilation=2\ndilationY=3\ninitW=0.3", True),
+    "behind": ("type=conv\nchannels=8\nfilters=2\nfilterSize=2\npaddingEnd=1\npaddingEndY=3\ninitW=0.3", True),
+    "localrow": ("type=local\nchannels=8\nfilters=2\nfilterSize=3\nfilterSizeY=2\nstride=2\ndilationY=2\ninitW=0.3", True),
+    "poolrow": ("type=pool\npool=max\nchannels=8\nsizeX=3\nsizeY=1\nstride=2\nstrideY=1\nstart=-1\nstartY=0", False),
+    "poolbehind": ("type=pool\npool=avg\nchannels=8\nsizeX=2\nstride=1\npaddingEnd=1", False),
+    "poolwide": ("type=pool\npool=avg\nsum=1\nchannels=8\nsizeX=12\nsizeY=3\nstride=1\nstart=-3\nstartY=-1\npaddingEnd=2\npaddingEndY=1", False),
     "pooldown": ("type=pool\npool=avg\nchannels=8\nsizeX=3\nstride=2\nstart=-1\nrounding=down", False),
 }
 

@@ -130,12 +130,18 @@ def windows():
     m = Model((3, 9, 11))
     x = m.add("Conv", "x", m.weights(6, 3, 3, 3, name="stem.weight"), m.weights(6), pads=[1, 1, 1, 1])
     for name, kernel, attributes, sides in [
+            ("row", (1, 7), {"pads": [0, 3, 0, 3]}, (9, 11)), ("column", (7, 1), {"pads": [3, 0, 3, 0]}, (9, 11)),
+            ("rectangle", (3, 2), {"strides": [1, 3], "pads": [2, 0, 1, 1]}, (10, 4)), ("row of the same size", (1, 4), {"auto_pad": "SAME_LOWER"}, (9, 11)),
+            ("dilated", 3, {"dilations": [2, 2], "pads": [2, 2, 2, 2]}, (9, 11)), ("dilated of the same size", 3, {"dilations": [1, 3], "auto_pad": "SAME_UPPER"}, (9, 11)),
+            ("dilated rectangle", (2, 3), {"dilations": [4, 1], "strides": [2, 1], "group": 2}, (3, 9)),
+            ("more behind", 3, {"pads": [0, 0, 2, 2]}, (9, 11)), ("more before", 4, {"pads": [2, 2, 1, 1]}, (9, 11)), ("all in one corner", 3, {"pads": [3, 1, 0, 2], "strides": [2, 2]}, (5, 6)),
             ("grouped", 3, {"group": 3, "pads": [1, 1, 1, 1]}, (9, 11)), ("depthwise", 5, {"group": 6, "pads": [2, 2, 2, 2], "strides": [2, 2]}, (5, 6)),
             ("even filter", 2, {"strides": [2, 2]}, (4, 5)), ("pixels", 1, {"strides": [2, 2]}, (5, 6)),
             ("dilated pixels", 1, {"dilations": [2, 2]}, (9, 11)), ("valid", 3, {"auto_pad": "VALID"}, (7, 9)),
             ("same", 3, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, (5, 6)), ("one-sided", 3, {"pads": [0, 0, 1, 1], "strides": [3, 3]}, (3, 4))]:
         group = attributes.get("group", 1)
-        y = m.add("Conv", x, m.weights(6, 6 // group, kernel, kernel), kernel_shape=[kernel, kernel], **attributes)
+        kernel = [kernel, kernel] if isinstance(kernel, int) else list(kernel)
+        y = m.add("Conv", x, m.weights(6, 6 // group, *kernel), kernel_shape=kernel, **attributes)
         m.branch(name, y, 6 * sides[0] * sides[1])
     for name, op, attributes, sides in [
             ("max", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, (5, 6)),
@@ -145,6 +151,14 @@ def windows():
             ("max of the same size", "MaxPool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}, (9, 11)),
             ("average", "AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, (5, 6)),
             ("average with its border", "AveragePool", {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1, 1, 1, 1], "count_include_pad": 1}, (9, 11)),
+            ("row of maxima", "MaxPool", {"kernel_shape": [1, 3], "strides": [1, 2]}, (9, 5)),
+            ("maxima of the same size, even", "MaxPool", {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"}, (9, 11)),
+            ("maxima with pads behind alone", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}, (4, 5)),
+            ("maxima with pads before alone", "MaxPool", {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 0, 0]}, (4, 5)),
+            ("maxima larger than the maps", "MaxPool", {"kernel_shape": [11, 11], "pads": [2, 1, 2, 1]}, (3, 3)),
+            ("averages of columns", "AveragePool", {"kernel_shape": [9, 1], "strides": [1, 1]}, (1, 11)),
+            ("averages with one border", "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 0, 0, 2], "strides": [1, 2]}, (8, 6)),
+            ("averages with one border that counts", "AveragePool", {"kernel_shape": [3, 2], "pads": [1, 0, 0, 1], "strides": [1, 1], "count_include_pad": 1}, (8, 11)),
             ("average of ceil", "AveragePool", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, (5, 6)),
             ("global average", "GlobalAveragePool", {}, (1, 1)), ("global maximum", "GlobalMaxPool", {}, (1, 1)),
             ("mean", "ReduceMean", {"axes": [2, 3]}, (1, 1)), ("mean without axes", "ReduceMean", {"axes": [-1, -2], "keepdims": 0}, (1, 1)),
@@ -167,6 +181,8 @@ def square_windows():
     m.branch("even filter of the same size", m.add("Conv", x, m.weights(4, 4, 2, 2), auto_pad="SAME_UPPER"), 4 * 64)
     m.branch("maximum of the same size", m.add("MaxPool", x, kernel_shape=[2, 2], auto_pad="SAME_UPPER"), 4 * 64)
     m.branch("cropped", m.add("Slice", x, m.ints(1, 1), m.ints(-1, -1), m.ints(2, 3)), 4 * 36)
+    m.branch("some rows", m.add("Slice", x, m.ints(2), m.ints(7), m.ints(2)), 4 * 5 * 8)
+    m.branch("a rectangle of some maps", m.add("Slice", x, m.ints(1, 3, 0), m.ints(3, 9, 7), m.ints(1, 2, 3), m.ints(1, 2, 3)), 2 * 3 * 3)
     m.branch("every second pixel", m.add("Slice", x, m.ints(0, 0), m.ints(100, 100), m.ints(2, 3), m.ints(2, 2)), 4 * 16)
     return m
 
@@ -340,10 +356,11 @@ def check_refusals():
         (name,) = [node.name for node in m.nodes[-3:-2]]
         wanted.append(f"node '{name}' ({op}): {text}")
 
-    refused("its window is 1x3; layers have square ones", "Conv", x, m.weights(4, 4, 1, 3))
-    refused("its stride is 1x2; layers have square ones", "Conv", x, m.weights(4, 4, 3, 3), strides=[1, 2])
-    refused("it has a dilation of 2, which no layer has", "Conv", x, m.weights(4, 4, 3, 3), dilations=[2, 2])
-    refused("its pads are 1,0,1,0 (top, left, bottom, right); layers have as many above as to the left", "Conv", x, m.weights(4, 4, 3, 3), pads=[1, 0, 1, 0])
+    refused("its stride is 0x2", "Conv", x, m.weights(4, 4, 3, 3), strides=[0, 2])
+    refused("its dilation is 1x5000", "Conv", x, m.weights(4, 4, 3, 3), dilations=[1, 5000])
+    refused("its windows are larger than the maps", "Conv", x, m.weights(4, 4, 3, 3), dilations=[4, 1])
+    refused("it has a dilation of 2, which no pool layer has", "MaxPool", x, kernel_shape=[3, 3], dilations=[2, 2])
+    refused("its pads are 3,0,0,0 (top, left, bottom, right): a window lies in them only", "MaxPool", x, kernel_shape=[2, 2], pads=[3, 0, 0, 0])
     refused("no layer computes it", "ConvTranspose", x, m.weights(4, 4, 3, 3))
     refused("it is of a quantised model; import the model as it was before it was quantised", "DequantizeLinear", x, m.const(np.float32(1)))
     refused("its mode is 'reflect'; layers put zeros around maps", "Pad", x, m.ints(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")
@@ -352,7 +369,7 @@ def check_refusals():
     refused("its size is 4; the windows of a layer are odd here", "LRN", x, size=4)
     refused("its inputs are 1x4x8x8 and 1x3x8x8; layers take inputs of one size", "Add", x, "x")
     refused("it reduces other axes than the two sides of the maps", "ReduceMean", x, axes=[1])
-    refused("it takes elements along another axis than that of the maps", "Slice", x, m.ints(0), m.ints(3), m.ints(2))
+    refused("it takes elements along another axis than that of the maps", "Slice", m.add("Reshape", x, m.ints(-1, 4, 64)), m.ints(0), m.ints(3), m.ints(2))
     refused("its approximate is 'tanh', which is another function than gelu", "Gelu", x, approximate="tanh")
     refused("it is not over all numbers of an image, as that of a layer is", "Softmax", x, axis=1)
     refused("it is an operator of 'com.microsoft', not of ONNX itself", "FusedConv", x, domain="com.microsoft")

@@ -238,6 +238,25 @@ TEST_CASE("every layer type gives the answer of one device") {
   }
 }
 
+TEST_CASE("rectangular, dilated and one-sided windows give the answer of one device") {
+  const NetTexts plain = between_data_and_cost(
+      conv("a",
+           "inputs=data channels=3 filters=8 filterSize=3 filterSizeY=1 padding=2 paddingY=0 dilation=2 "
+           "neuron=relu") +
+          section("p", "pool",
+                  "pool=max inputs=a channels=8 sizeX=2 sizeY=3 stride=2 strideY=1 paddingEndY=1") +
+          section("l", "local",
+                  "inputs=p channels=8 filters=4 filterSize=1 filterSizeY=2 dilationY=2 initW=0.3") +
+          fc("f", "inputs=l outputs=6 neuron=relu"),
+      "f", kClasses, keys_of("f", "epsW=0.05 epsB=0.1 momW=0.9 momB=0.8"));
+  std::vector<PlacedNet> nets = {place("--parallel data", plain, 3, {}),
+                                 place("a layer per device", plain, 2, {{"p", "1"}, {"f", "1"}}),
+                                 place("a model-parallel layer above", plain, 2, {})};
+  nets[0].options.data_parallel = true;
+  nets[2].placed.definition = with_keys(nets[2].placed.definition, {{"f", "parallel=model\ngpu=0,1"}});
+  for (const PlacedNet& net : nets) check_like_one_device(net, {7, 7, 4});
+}
+
 TEST_CASE("gradient checks work on several devices and leave the weights as they were") {
   for (const PlacedNet& net : {data_parallel_nets()[2], column_per_device_nets()[0],
                                replicated_trunk_nets()[0], replicated_head_nets()[0]})

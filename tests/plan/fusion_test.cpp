@@ -228,7 +228,7 @@ TEST_CASE("GPUs fuse sums with batch normalisation only") {
   PlannedNet resnet("resnet18-imagenet", true, false, 0, Precision::bf16, "cuda");
   CHECK(counts(resnet.plan(Phase::train, 2))["bnorm.forward+sum+relu"] == 8);
   ConvGeometry g;
-  g.n = g.c = g.k = g.h = g.w = g.oh = g.ow = g.filter = 1;
+  g.n = g.c = g.k = g.h = g.w = g.oh = g.ow = 1, g.filter = 1;
   const auto target = make_cuda_target(Precision::fp32);
   for (const OpDesc& op :
        {OpDesc(ConvForward{g, false, false, false, true}), OpDesc(ConvBackwardData{g, true})}) {

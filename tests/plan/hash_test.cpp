@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <type_traits>
 
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
@@ -91,11 +92,37 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
   expect_change("a number of an operation", [](Plan& p) {
     for (Task& task : p.tasks) {
       if (auto* conv = std::get_if<ConvForward>(&task.op)) {
-        ++conv->g.pad;
+        ++conv->g.pad.x;
         return;
       }
     }
   });
+  const auto expect_other_windows = [&](const char* what, const auto& change) {
+    expect_change(what, [&](Plan& p) {
+      for (Task& task : p.tasks) {
+        if (auto* conv = std::get_if<ConvForward>(&task.op)) change(conv->g);
+        if (auto* pool = std::get_if<PoolForward>(&task.op)) change(pool->g);
+      }
+    });
+  };
+  const auto both = [](auto of_conv, auto of_pool) {
+    return [=](auto& g) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(g)>, ConvGeometry>)
+        of_conv(g);
+      else
+        of_pool(g);
+    };
+  };
+  const auto nothing = [](auto&) {};
+  expect_other_windows("lower filters", both([](auto& g) { --g.filter.y; }, nothing));
+  expect_other_windows("narrower filters", both([](auto& g) { --g.filter.x; }, nothing));
+  expect_other_windows("steps down", both([](auto& g) { ++g.stride.y; }, nothing));
+  expect_other_windows("a border above", both([](auto& g) { ++g.pad.y; }, nothing));
+  expect_other_windows("dilation", both([](auto& g) { g.dilation = 2; }, nothing));
+  expect_other_windows("dilation downwards", both([](auto& g) { g.dilation.y = 2; }, nothing));
+  expect_other_windows("a higher pool", both(nothing, [](auto& g) { ++g.size.y; }));
+  expect_other_windows("steps down of a pool", both(nothing, [](auto& g) { ++g.stride.y; }));
+  expect_other_windows("the start of a pool", both(nothing, [](auto& g) { --g.start.y; }));
   // The hash leaves out everything that a process settles for itself.
   const auto expect_same = [&](const char* what, const auto& change) {
     INFO(what);

@@ -25,24 +25,32 @@ ConvGeometry geometry(const std::string& type, const Keys& keys, std::size_t i, 
     g.c = in.size();
     g.groups = keys.integer("parts", 1);
     g.k = keys.integer("outputs", 0) * g.groups;
-    g.h = g.w = g.oh = g.ow = g.filter = 1;
+    g.h = g.w = g.oh = g.ow = 1, g.filter = 1;
     return g;
   }
   const Shape image = as_maps(in, keys.integer_of("channels", i));
   g.c = image.c, g.h = image.h, g.w = image.w;
-  g.filter = keys.integer_of("filterSize", i);
-  g.stride = keys.integer_of("stride", i, "1");
-  g.pad = keys.integer_of("padding", i, "0");
+  const auto sides = [&](const std::string& key, const char* otherwise) {
+    const std::int64_t x = keys.integer_of(key, i, otherwise);
+    return Sides(keys.has(key + "Y") ? keys.integer_of(key + "Y", i) : x, x);
+  };
+  g.filter = sides("filterSize", "1");
+  g.stride = sides("stride", "1");
+  g.pad = sides("padding", "0");
+  g.dilation = sides("dilation", "1");
   g.groups = keys.integer_of("groups", i, "1");
   g.k = keys.integer("filters", 0) * g.groups;
   const std::int64_t modules = keys.integer("modulesX", 0);
-  const auto side = [&](std::int64_t pixels) {
-    const std::int64_t rest = 2 * g.pad + pixels - g.filter;
-    if (keys.text("rounding") == "down") return rest / g.stride + 1;
-    return modules > 0 ? modules : windows(rest, g.stride);
+  const auto count = [&](const WindowLine& line, std::int64_t end, std::int64_t given) {
+    const std::int64_t rest = end - line.start + line.pixels - line.extent();
+    if (keys.text("rounding") == "down") return rest / line.stride + 1;
+    return given > 0 ? given : windows(rest, line.stride);
   };
-  g.oh = side(g.h);
-  g.ow = side(g.w);
+  Sides end = g.pad;
+  if (keys.has("paddingEnd")) end = keys.integer_of("paddingEnd", i);
+  if (keys.has("paddingEndY")) end.y = keys.integer_of("paddingEndY", i);
+  g.oh = count(g.rows(), end.y, keys.integer("modulesY", modules));
+  g.ow = count(g.columns(), end.x, modules);
   return g;
 }
 

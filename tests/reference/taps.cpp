@@ -63,22 +63,28 @@ TapLayer across_maps(const Shape& in, Rule rule, const Axis& axis) {
 }
 
 TapLayer pool(const Shape& in, const Keys& keys) {
-  const std::int64_t size = keys.integer("sizeX", 0), stride = keys.integer("stride", 1);
-  const std::int64_t start = keys.integer("start", 0), outputs = keys.integer("outputsX", 0);
-  const auto axis = [&](std::int64_t side) {
+  const auto of = [&](const std::string& key, bool down, std::int64_t otherwise) {
+    const std::int64_t across = keys.integer(key, otherwise);
+    return down ? keys.integer(key + "Y", across) : across;
+  };
+  const auto axis = [&](std::int64_t side, bool down) {
+    const std::int64_t size = keys.integer("sizeX", 0), height = down ? keys.integer("sizeY", size) : size;
     if (size == 0) return clipped(side, 1, 0, 1, side);  // the whole map
-    if (keys.text("rounding") == "down") {
-      const std::int64_t borders = start < 0 ? -2 * start : -start;
-      return clipped(side, (side + borders - size) / stride + 1, start, stride, size);
-    }
-    return clipped(side, outputs > 0 ? outputs : windows(side - start - size, stride), start, stride, size);
+    const std::int64_t stride = of("stride", down, 1), start = of("start", down, 0);
+    const std::int64_t across = keys.integer("outputsX", 0);
+    const std::int64_t outputs = down ? keys.integer("outputsY", across) : across;
+    const bool floor = keys.text("rounding") == "down";
+    const std::int64_t end = of("paddingEnd", down, floor && start < 0 ? -start : 0);
+    const std::int64_t rest = side + end - start - height;
+    const std::int64_t count = outputs > 0 ? outputs : floor ? rest / stride + 1 : windows(rest, stride);
+    return clipped(side, count, start, stride, height);
   };
   const std::string kind = keys.text("pool");
   TapLayer layer = maps(in,
                         kind == "max"      ? Rule::largest
                         : kind == "maxabs" ? Rule::largest_abs
                                            : Rule::sum,
-                        axis(in.h), axis(in.w));
+                        axis(in.h, true), axis(in.w, false));
   if (layer.rule != Rule::sum || keys.flag("sum", false)) return layer;
   for (std::vector<Tap>& window : layer.taps)
     for (Tap& tap : window) tap.weight = 1 / static_cast<double>(window.size());
