@@ -52,7 +52,8 @@ InitialWeights read_onnx(const std::string& file, const Graph& graph) {
   for (const auto& [layer, matrices] : weights.layers) {
     for (const auto& [matrix, values] : matrices) {
       const std::string name = pytorch_name(layer, matrix, true);
-      if (!name.empty() && values.values) from.tensors.tensors.try_emplace(name, values.dims, *values.values);
+      if (!name.empty() && values.values)
+        from.tensors.tensors.try_emplace(name, NamedTensor{values.dims, *values.values});
     }
   }
   if (!weights.problem.empty())

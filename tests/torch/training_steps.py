@@ -23,7 +23,7 @@ from ready_nets import CLASSES, FULL_SIZE, model_of, numpy, run, torch, torchvis
 STEPS, RATE, MOMENTUM, DECAY = 5, 0.001, 0.9, 5e-4
 IMAGES, IMAGES_AT_FULL_SIZE = 32, 8
 TOLERANCE = 1e-3
-SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v2", "shufflenet_v2_x1_0"]
+SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small"]
 ALL = ["alexnet", "vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2",
        "wide_resnet101_2", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet", "mobilenet_v2", "mobilenet_v3_small",
        "mobilenet_v3_large", "efficientnet_b0", "shufflenet_v2_x1_0"]
