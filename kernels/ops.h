@@ -39,7 +39,7 @@ using AnyOp = std::variant<
     SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward,
     BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward,
     Constrain, AnyNonFinite, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
-    UpdateScales, Average, EltwiseProduct, MapProductSums>;
+    UpdateScales, Average, EltwiseProduct, MapProductSums, TakeMaps>;
 
 /// An operation. It is a class, not an alias of the variant, so that the code that copies one, which has a
 /// case for each kind, is compiled only once.

@@ -268,6 +268,8 @@ LayerType bnorm_type();
 LayerType softmax_type();
 LayerType concat_type();
 LayerType pass_type();
+LayerType slice_type();
+LayerType shuffle_type();
 LayerType eltsum_type();
 LayerType eltmax_type();
 LayerType eltmul_type();

@@ -5,12 +5,12 @@ namespace convnet {
 
 const std::vector<LayerType>& layer_types() {
   static const std::vector<LayerType> types = {
-      data_type(),     fc_type(),      sfc_type(),      conv_type(),    local_type(),   pool_type(),
-      cmpool_type(),   rnorm_type(),   cmrnorm_type(),  cnorm_type(),   bnorm_type(),   softmax_type(),
-      concat_type(),   pass_type(),    eltsum_type(),   eltmax_type(),  eltmul_type(),  sum_type(),
-      neuron_type(),   dropout_type(), dropout2_type(), nailbed_type(), blur_type(),    href_type(),
-      crop_type(),     resize_type(),  rscale_type(),   rgb2yuv_type(), rgb2lab_type(), logreg_type(),
-      crossent_type(), bce_type(),     dce_type(),      sum2_type()};
+      data_type(),    fc_type(),     sfc_type(),      conv_type(),    local_type(),    pool_type(),
+      cmpool_type(),  rnorm_type(),  cmrnorm_type(),  cnorm_type(),   bnorm_type(),    softmax_type(),
+      concat_type(),  pass_type(),   slice_type(),    shuffle_type(), eltsum_type(),   eltmax_type(),
+      eltmul_type(),  sum_type(),    neuron_type(),   dropout_type(), dropout2_type(), nailbed_type(),
+      blur_type(),    href_type(),   crop_type(),     resize_type(),  rscale_type(),   rgb2yuv_type(),
+      rgb2lab_type(), logreg_type(), crossent_type(), bce_type(),     dce_type(),      sum2_type()};
   return types;
 }
 

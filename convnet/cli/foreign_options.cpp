@@ -19,8 +19,8 @@ struct ForeignOptions {
 constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"f resume checkpoint ckpt snapshot load restore resume-from", "--load-file", ""},
     {"pretrained weights finetune fine-tune init-weights initial-checkpoint", "--init-from",
-     "use --init-from, which starts a new run from the weights of a checkpoint, or of a .safetensors, .pth "
-     "or .pt file with PyTorch's names"},
+     "use --init-from, which starts a new run from the weights of a checkpoint, or of a .safetensors, .pth, "
+     ".pt or .onnx file with PyTorch's names"},
     {"src-dir", "--src", ""},
     {"tgt-dir", "--dst", ""},
     {"crop-border", "--inner-size", "use --inner-size, the images' side less twice the border"},

@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <set>
 #include <string_view>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 #include "convnet/net/net.h"
 #include "convnet/net/net_weights.h"
+#include "convnet/onnx_import/weights.h"
 
 namespace convnet {
 namespace {
@@ -28,6 +32,51 @@ bool is_training_state(const std::string& tensor) {
 /// Returns whether a tensor holds what save_statistics() puts into checkpoints.
 bool is_statistic(const std::string& tensor) {
   return tensor.ends_with(".mean") || tensor.ends_with(".deviations") || tensor.ends_with(".colorPca");
+}
+
+/// Returns the dims of the images that a net reads.
+Dims image_dims(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    const auto& data = node.layer->facts.data;
+    if (data && data->matrix == 0)
+      return Dims{node.layer->output.c, node.layer->output.h, node.layer->output.w};
+  }
+  return {};
+}
+
+/// Reads an ONNX model. What its own tensors do not name has the names that an import gives layers.
+InitialWeights read_onnx(const std::string& file, const Graph& graph) {
+  OnnxWeights weights = onnx_weights(read_source_model(file), image_dims(graph));
+  InitialWeights from{file, std::move(weights.tensors), false};
+  from.has_batch_norms = weights.has_batch_norms;
+  for (const auto& [layer, matrices] : weights.layers) {
+    for (const auto& [matrix, values] : matrices) {
+      const std::string name = pytorch_name(layer, matrix, true);
+      if (!name.empty() && values.values)
+        from.tensors.tensors.try_emplace(name, NamedTensor{values.dims, *values.values});
+    }
+  }
+  if (!weights.problem.empty())
+    from.note = fmt::format(
+        "Note: only tensors with names like 'conv1.weight' are found, because the model "
+        "cannot be imported: {}",
+        weights.problem.substr(0, weights.problem.find('\n')));
+  return from;
+}
+
+bool is_onnx_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const InputFile file(path);
+  const FileFormat* format =
+      find_binary_format(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)));
+  // A long header of a safetensors file may begin with the same bytes.
+  return format != nullptr && format->kind == FileKind::importable && !path.ends_with(".safetensors");
+}
+
+InitialWeights read_weights(const std::string& file_or_folder, const Graph& graph) {
+  if (is_onnx_file(file_or_folder)) return read_onnx(file_or_folder, graph);
+  return read_initial_weights(file_or_folder);
 }
 
 /// Names of modules that programs put around a net: DataParallel, Lightning, torch.compile, and others.
@@ -165,7 +214,7 @@ void check_any_fits(const std::vector<InitialMatrix>& matches, const InitialWeig
 }  // namespace
 
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
-  const InitialWeights from = read_initial_weights(file_or_folder);
+  const InitialWeights from = read_weights(file_or_folder, graph);
   const std::string prefix = find_prefix(graph, plans.weights(), from);
   std::set<std::string> used;
   const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, prefix, used);
@@ -178,7 +227,7 @@ void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::
 }
 
 void Net::init_from(const std::string& file_or_folder) {
-  const InitialWeights from = read_initial_weights(file_or_folder);
+  const InitialWeights from = read_weights(file_or_folder, graph_);
   const std::string prefix = find_prefix(graph_, plans_.weights(), from);
   std::set<std::string> used;
   const std::vector<InitialMatrix> matches = match_weights(graph_, plans_.weights(), from, prefix, used);
@@ -209,6 +258,17 @@ void Net::init_from(const std::string& file_or_folder) {
   check_any_fits(matches, from);
   fmt::print("  {} of {} matrices copied, {} newly made; {} tensors of the file skipped\n", copied,
              copied + made, made, skipped);
+  if (made > 0 && !from.note.empty()) fmt::print("{}\n", from.note);
+  const bool wants_batch_norms = std::ranges::any_of(
+      plans_.weights(), [&](const WeightBuffers& w) { return spec(w).name.starts_with("runningMean"); });
+  if (wants_batch_norms && !from.has_batch_norms)
+    fmt::print(
+        stderr,
+        "warning: {} has no batch norms, which exporters join with the convolutions below, so what was "
+        "copied does not fit those of this net; export it again with them (torch.onnx.export(…, "
+        "dynamo=False, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False)), or make "
+        "a net of it with convnet import\n",
+        from.file);
 }
 
 }  // namespace convnet

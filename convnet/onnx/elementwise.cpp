@@ -77,6 +77,19 @@ std::string add_operators(OnnxBuilder& b, const Concat& op, const OnnxArguments&
   return b.add("Concat", inputs, {{"axis", std::int64_t{1}}});
 }
 
+std::string add_operators(OnnxBuilder& b, const TakeMaps& op, const OnnxArguments& args) {
+  const MapOrder order = op.order();
+  if (order.groups == 1)
+    return b.sliced(args[0], {{.axis = 1, .first = order.first, .end = order.first + order.to}});
+  // As PyTorch writes a channel shuffle.
+  const Dims pixels(op.to.begin() + 2, op.to.end());
+  Dims groups = {order.groups, order.to / order.groups}, maps = {order.to};
+  for (Dims* dims : {&groups, &maps}) dims->insert(dims->end(), pixels.begin(), pixels.end());
+  std::vector<std::int64_t> perm = {0, 2, 1};
+  for (std::int64_t axis = 3; axis < 3 + std::ssize(pixels); ++axis) perm.push_back(axis);
+  return b.reshaped(b.add("Transpose", {b.reshaped(args[0], groups)}, {{"perm", perm}}), maps);
+}
+
 std::string add_operators(OnnxBuilder& b, const GroupSumForward& op, const OnnxArguments& args) {
   const std::string groups = b.reshaped(args[0], {op.c / op.stride, op.stride});
   return b.add("ReduceSum", {groups, b.integers("axes", {2})}, {{"keepdims", std::int64_t{0}}});

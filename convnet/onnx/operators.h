@@ -46,6 +46,7 @@ std::string add_operators(OnnxBuilder& b, const EltwiseSum& op, const OnnxArgume
 std::string add_operators(OnnxBuilder& b, const EltwiseMax& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const EltwiseProduct& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const Concat& op, const OnnxArguments& args);
+std::string add_operators(OnnxBuilder& b, const TakeMaps& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const GroupSumForward& op, const OnnxArguments& args);
 // images.cpp
 std::string add_operators(OnnxBuilder& b, const LoadImages& op, const OnnxArguments& args);

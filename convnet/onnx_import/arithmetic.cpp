@@ -212,7 +212,7 @@ std::optional<ScaledMap> scaled_map(const NetSketch& net, SketchId id) {
     id = net[id].inputs[0];
   }
   const SketchLayer& slice = net[id];
-  if (slice.type != "cmpool" || slice.shape.c != 1 || slice.first_map < 0) return std::nullopt;
+  if (slice.type != "slice" || slice.shape.c != 1) return std::nullopt;
   found.layer = slice.inputs[0];
   found.map = slice.first_map;
   return found;

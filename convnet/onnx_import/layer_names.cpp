@@ -93,7 +93,8 @@ std::string from_node(const std::string& type, const std::string& name) {
     scopes.pop_back();
     const std::string module = module_of_scopes(scopes);
     // Sums and the like are written in the code of a block, which has a name of its own.
-    static const std::set<std::string> inner = {"eltsum", "eltmul", "eltmax", "concat", "cmpool", "neuron"};
+    static const std::set<std::string> inner = {"eltsum", "eltmul",  "eltmax", "concat",
+                                                "slice",  "shuffle", "neuron"};
     std::ranges::transform(op, op.begin(), [](char c) { return lower(c); });
     if (module.empty()) return op;
     return inner.contains(type) ? module + "." + op : module;
@@ -118,8 +119,8 @@ std::string layer_name(const std::string& type, const std::vector<std::string>& 
 
 std::string TakenNames::take(const std::string& name, const std::string& type) {
   static const std::map<std::string, std::string> short_types = {
-      {"eltsum", "add"},  {"eltmul", "mul"},   {"eltmax", "max"},   {"concat", "cat"}, {"bnorm", "bn"},
-      {"cmpool", "maps"}, {"dropout", "drop"}, {"cmrnorm", "norm"}, {"neuron", "act"}};
+      {"eltsum", "add"}, {"eltmul", "mul"},   {"eltmax", "max"},   {"concat", "cat"}, {"bnorm", "bn"},
+      {"slice", "maps"}, {"dropout", "drop"}, {"cmrnorm", "norm"}, {"neuron", "act"}};
   std::string stem = name;
   if (stem.empty()) {
     const auto found = short_types.find(type);

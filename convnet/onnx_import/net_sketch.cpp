@@ -24,6 +24,27 @@ SketchMatrix vector_of(std::vector<float> values) {
   return {dims, std::make_shared<const std::vector<float>>(std::move(values))};
 }
 
+/// Maps start, start + 1, … of those that a shuffle of a layer's maps makes.
+struct ShuffledRange {
+  std::int64_t groups = 1;  ///< of the shuffle; 1: there is none
+  std::int64_t start = 0;
+};
+/// Returns the range that `maps`, some of `c` maps, are; nullopt if they are none.
+std::optional<ShuffledRange> shuffled_range(const std::vector<std::int64_t>& maps, std::int64_t c) {
+  for (std::int64_t groups = 1; groups < c || groups == 1; ++groups) {
+    if (c % groups != 0) continue;
+    const std::int64_t in_group = c / groups;
+    const std::int64_t start = maps[0] % in_group * groups + maps[0] / in_group;
+    bool is_range = start + std::ssize(maps) <= c;
+    for (std::size_t i = 0; i < maps.size() && is_range; ++i) {
+      const std::int64_t k = start + static_cast<std::int64_t>(i);
+      is_range = maps[i] == k % groups * in_group + k / groups;
+    }
+    if (is_range) return ShuffledRange{groups, start};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string SketchNeuron::text() const {
@@ -34,7 +55,8 @@ std::string SketchNeuron::text() const {
 }
 
 bool NetSketch::is_positive(const SketchLayer& layer) const {
-  static const std::set<std::string> passes_on = {"pool", "concat", "eltmax", "cmpool", "dropout"};
+  static const std::set<std::string> passes_on = {"pool",    "concat", "eltmax", "cmpool",
+                                                  "dropout", "slice",  "shuffle"};
   static const std::set<std::string> positive = {"relu",   "logistic", "brelu", "softrelu",
                                                  "square", "sqrt",     "abs",   "hsigmoid"};
   if (passes_on.contains(layer.type))
@@ -169,30 +191,25 @@ SketchId NetSketch::add_product(SketchId a, SketchId b) {
   return add({"eltmul", {a, b}, shape(a), {}, {}, {}, {}});
 }
 
-SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t>& maps) {
+SketchId NetSketch::add_slice(SketchId input, std::int64_t start, std::int64_t maps) {
+  const FeatureShape in = shape(input);
+  if (start == 0 && maps == in.c) return input;
+  SketchLayer slice{"slice", {input}, {maps, in.h, in.w, in.image}, {}, {}, {}, {}};
+  if (start > 0) slice.keys.emplace_back("start", std::to_string(start));
+  if (start + maps < in.c) slice.keys.emplace_back("maps", std::to_string(maps));
+  slice.first_map = start;
+  return add(std::move(slice));
+}
+
+SketchId NetSketch::add_convolution_of_ones(SketchId input, const std::vector<std::int64_t>& maps) {
   const FeatureShape in = shape(input);
   const auto count = std::ssize(maps);
-  std::vector<std::int64_t> range(maps.size());
-  std::iota(range.begin(), range.end(), maps.empty() ? 0 : maps[0]);
-  if (maps == range && count == in.c) return input;
-  const std::pair key{input, maps};
-  if (const auto found = selections_.find(key); found != selections_.end()) return found->second;
-  const FeatureShape out{count, in.h, in.w, true};
-  if (maps == range) {
-    SketchLayer slice{"cmpool", {input}, out, {}, {}, {}, {}};
-    slice.keys = {{"pool", "max"}, {"channels", std::to_string(in.c)}, {"size", "1"},
-                  {"stride", "1"}, {"start", std::to_string(maps[0])}, {"outputs", std::to_string(count)}};
-    slice.first_map = maps[0];
-    slice.comment = fmt::format("maps {} to {}", maps[0], maps[0] + count - 1);
-    slice.suffix = "maps";
-    return selections_[key] = add(std::move(slice));
-  }
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   if (count * in.c > kMost) throw CannotImport("it puts too many maps into another order");
   std::vector<float> ones(static_cast<std::size_t>(count * in.c), 0.0F);
   for (std::int64_t i = 0; i < count; ++i)
     ones[static_cast<std::size_t>(i * in.c + maps[static_cast<std::size_t>(i)])] = 1;
-  SketchLayer shuffle{"conv", {input}, out, {}, {}, {}, {}};
+  SketchLayer shuffle{"conv", {input}, {count, in.h, in.w, true}, {}, {}, {}, {}};
   shuffle.keys = {
       {"channels", std::to_string(in.c)}, {"filters", std::to_string(count)}, {"filterSize", "1"}};
   shuffle.parameters = {{"epsW", "0"}};
@@ -201,7 +218,29 @@ SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t
   shuffle.comment = fmt::format("{} in another order: each filter is 1 for one map. It learns nothing.",
                                 count == in.c ? "The same maps" : "Some of the maps");
   shuffle.suffix = "shuffle";
-  return selections_[key] = add(std::move(shuffle));
+  return add(std::move(shuffle));
+}
+
+SketchId NetSketch::add_selection(SketchId input, const std::vector<std::int64_t>& maps) {
+  const FeatureShape in = shape(input);
+  const auto count = std::ssize(maps);
+  const std::pair key{input, maps};
+  if (const auto found = selections_.find(key); found != selections_.end()) return found->second;
+  const std::optional<ShuffledRange> range = shuffled_range(maps, in.c);
+  if (!range) return selections_[key] = add_convolution_of_ones(input, maps);
+  SketchId from = input;
+  if (range->groups > 1) {
+    // Several parts of the shuffled maps have one shuffle.
+    const auto known = shuffles_.find({input, range->groups});
+    if (known != shuffles_.end()) {
+      from = known->second;
+    } else {
+      SketchLayer shuffle{"shuffle", {input}, in, {{"groups", std::to_string(range->groups)}}, {}, {}, {}};
+      shuffle.suffix = "shuffle";
+      from = shuffles_[{input, range->groups}] = add(std::move(shuffle));
+    }
+  }
+  return selections_[key] = add_slice(from, range->start, count);
 }
 
 }  // namespace convnet

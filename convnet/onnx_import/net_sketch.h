@@ -47,7 +47,7 @@ struct SketchLayer {
     float value = 0;
   } border = {};
   std::vector<double> coeffs = {};  ///< of type "eltsum", by input
-  std::int64_t first_map = -1;      ///< of a "cmpool" that takes neighbouring maps as they are
+  std::int64_t first_map = -1;      ///< of a "slice"
   std::string comment = {};         ///< a line above the section
   bool positive = false;            ///< no number of the output is below 0, as far as the type tells
   /// Where it comes from: the operator for messages, and names in the model from which its own is made, the
@@ -79,7 +79,7 @@ class NetSketch {
   SketchId add_sum(std::vector<SketchId> inputs, std::vector<double> coeffs);
   /// Adds the product of two layers. Products that are silu, mish, gelu or hswish become these.
   SketchId add_product(SketchId a, SketchId b);
-  /// Returns a layer with these maps of another one, in this order. It is added only once.
+  /// Returns a layer with these maps of another one, at least one, in this order. It is added only once.
   SketchId add_selection(SketchId input, const std::vector<std::int64_t>& maps);
 
   const SketchLayer& operator[](SketchId id) const { return layers_[id]; }
@@ -95,7 +95,12 @@ class NetSketch {
   std::optional<SketchId> gated(SketchId x, SketchId gate);
 
   std::vector<SketchLayer> layers_;
+  /// Add layers with the maps from `start` on, and with any maps in any order.
+  SketchId add_slice(SketchId input, std::int64_t start, std::int64_t maps);
+  SketchId add_convolution_of_ones(SketchId input, const std::vector<std::int64_t>& maps);
+
   std::map<std::pair<SketchId, std::vector<std::int64_t>>, SketchId> selections_;
+  std::map<std::pair<SketchId, std::int64_t>, SketchId> shuffles_;  ///< by input and groups
   std::string node_;
   std::vector<std::string> names_;
 };

@@ -30,9 +30,9 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
       unsaved_option("init-from", &CheckpointOptions::init_from,
                      {.fallback = "",
                       .unit = "file",
-                      .doc = "checkpoint, or file of another program (.safetensors, .pth or .pt) with "
-                             "PyTorch's names, whose "
-                             "weights of equal name and shape a new run starts from (fine-tuning)"}),
+                      .doc = "checkpoint, or file of another program (.safetensors, .pth, .pt or .onnx) "
+                             "with PyTorch's names, whose weights of equal name and shape a new run starts "
+                             "from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
       option("save-freq", &CheckpointOptions::save_freq,

@@ -1,4 +1,6 @@
-// Concatenation, its inverse, and sums of neighbouring features: copies of runs of each image's memory.
+// Concatenation, its inverse, other selections of maps, and sums of neighbouring features: copies of runs of
+// each image's memory.
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -8,6 +10,9 @@ namespace convnet::cpu::own {
 namespace {
 
 std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); }
+
+/// The most maps that layouts store together (ActivationView::block).
+constexpr std::size_t kMostMaps = 16;
 
 using Part = Split::Part;  // part of the features of a larger tensor
 
@@ -83,6 +88,49 @@ void copy_runs(std::int64_t n, const std::byte* src, std::int64_t src_stride, st
     std::memcpy(dst + i * dst_stride, src + i * src_stride, static_cast<std::size_t>(count));
 }
 
+/// The maps that a block of the result takes. Tensors may have a block of one map, which is plain.
+class BlockOfMaps {
+ public:
+  /// `first`: the block's first map. `from` and `to` are the views of the source and of the result.
+  BlockOfMaps(const MapOrder& order, std::int64_t first, const ActivationView& from, const ActivationView& to)
+      : block_(to.block), spatial_(to.spatial) {
+    for (std::int64_t lane = 0; lane < std::min(block_, to.c - first); ++lane) {
+      const std::int64_t map = order.source(first + lane);
+      if (map < 0) continue;
+      const std::int64_t at = map / from.block * from.block * from.spatial + map % from.block;
+      sources_[static_cast<std::size_t>(count_++)] = {at, lane};
+    }
+    is_run_ = count_ == block_ && sources_[0].at % block_ == 0;
+    for (std::int64_t i = 0; i < count_; ++i)
+      is_run_ = is_run_ && sources_[static_cast<std::size_t>(i)].at == sources_[0].at + i;
+  }
+
+  /// Copies the block of one image.
+  template <class T>
+  void copy(const T* image, T* dst) const {
+    const std::int64_t numbers = spatial_ * block_;
+    if (is_run_) {
+      std::copy_n(image + sources_[0].at, numbers, dst);
+      return;
+    }
+    if (count_ < block_) std::fill_n(dst, numbers, T{});
+    for (std::int64_t s = 0; s < numbers; s += block_)
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const Source& source = sources_[static_cast<std::size_t>(i)];
+        dst[s + source.lane] = image[source.at + s];
+      }
+  }
+
+ private:
+  struct Source {
+    std::int64_t at = 0;    ///< where the map begins in its image
+    std::int64_t lane = 0;  ///< its place in the block
+  };
+  std::int64_t block_, spatial_, count_ = 0;
+  std::array<Source, kMostMaps> sources_;
+  bool is_run_ = false;  ///< the maps are a block of the source
+};
+
 }  // namespace
 
 Prepared prepare(const Concat& op, const LayoutHints& hints) {
@@ -113,6 +161,29 @@ Prepared prepare(const Split& op, const LayoutHints& hints) {
                              n = op.from[0]](std::span<std::byte* const> args) {
         for (std::size_t k = 0; k < runs.size(); ++k)
           copy_runs(n, args[0] + runs[k].begin, stride, args[k + 1], runs[k].bytes, runs[k].bytes);
+      });
+}
+
+Prepared prepare(const TakeMaps& op, const LayoutHints& hints) {
+  const MapOrder order = op.order();
+  const TensorDesc src = walkable(op.from, hints);
+  const ActivationView from = activation_view(src).value();
+  const TensorDesc dst = in_view(from, op.to, src.type);
+  const ActivationView to = activation_view(dst).value();
+  std::vector<BlockOfMaps> blocks;
+  for (std::int64_t map = 0; map < to.c; map += to.block) blocks.emplace_back(order, map, from, to);
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{src, dst},
+      [blocks = std::move(blocks), from, to, type = src.type](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T* const images = as<T>(args[0]);
+          T* const dst_blocks = as<T>(args[1]);
+          const std::int64_t in_image = std::ssize(blocks);
+#pragma omp parallel for schedule(static) if (to.size() >= kParallelElements)
+          for (std::int64_t i = 0; i < to.n * in_image; ++i)
+            blocks[static_cast<std::size_t>(i % in_image)].copy(
+                images + i / in_image * from.padded_c * from.spatial, dst_blocks + i * to.block * to.spatial);
+        });
       });
 }
 

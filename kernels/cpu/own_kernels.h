@@ -77,6 +77,7 @@ Prepared prepare(const EltwiseProduct& op, const LayoutHints& hints);
 Prepared prepare(const MapProductSums& op, const LayoutHints& hints);
 Prepared prepare(const Concat& op, const LayoutHints& hints);
 Prepared prepare(const Split& op, const LayoutHints& hints);
+Prepared prepare(const TakeMaps& op, const LayoutHints& hints);
 Prepared prepare(const GroupSumForward& op, const LayoutHints& hints);
 Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints);
 Prepared prepare(const SampleForward& op, const LayoutHints& hints);

@@ -1,6 +1,7 @@
-// Concatenation, its inverse, and sums of neighbouring features.
+// Concatenation, its inverse, other selections of maps, and sums of neighbouring features.
 #include <stdexcept>
 
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 
@@ -20,6 +21,21 @@ struct Part {
     const View::Place at = part.place(i);
     const Quotient to = divide(offset + at.c * part.spatial() + at.s, whole.spatial());
     return whole.index(at.n, to.value, to.rest);
+  }
+};
+
+/// Copies an element of the result of TakeMaps, or sets it to 0.
+template <class T>
+struct TakeEachMap {
+  MapOrder order;
+  View from, to;
+  const T* src;
+  T* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = to.place(i);
+    const std::int64_t map = order.source(at.c);
+    dst[i] = map < 0 ? T{} : src[from.index(at.n, map, at.s)];
   }
 };
 
@@ -66,6 +82,20 @@ Prepared prepare(const Split& op, const OpForm& form, const Context&) {
           for_each(stream, part.part.size(),
                    [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[part.in_whole(i)]; });
         }
+      });
+}
+
+template <>
+Prepared prepare(const TakeMaps& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(
+      form, [order = op.order(), from = view_of(form.args[0]), to = view_of(form.args[1]),
+             type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, to.size(),
+                   TakeEachMap<T>{order, from, to, reinterpret_cast<const T*>(args[0]),
+                                  reinterpret_cast<T*>(args[1])});
+        });
       });
 }
 

@@ -139,6 +139,10 @@ class Former {
     for (std::size_t i = 0; i < args.size(); ++i) args[i] = hinted_or_preferred(args[i].dims, i);
     return own(std::move(args));
   }
+  OpForm operator()(const TakeMaps& op) const {
+    const TensorDesc src = activation(op.from, 0);
+    return own({src, matching(src, op.to, src.type)});
+  }
   OpForm operator()(const LoadImages& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
     args.back() = hinted_or_preferred(op.dims, args.size() - 1);

@@ -1,6 +1,10 @@
 // Element-wise operations on one or several inputs, and operations that move elements.
 #pragma once
 
+#include <algorithm>
+#include <stdexcept>
+
+#include "convnet/base/host_device.h"
 #include "kernels/functors.h"
 #include "kernels/ops/argument.h"
 
@@ -177,6 +181,41 @@ struct Split {
     for (const Part& part : to) all.push_back(args::write("dst", part.dims));
     return all;
   }
+};
+
+/// The map of the source that each map of a result is. Groups of maps lie one behind the other in the source,
+/// and the result takes one map of each group after the other, as a channel shuffle does.
+struct MapOrder {
+  std::int64_t first = 0;   ///< map of the source that is map 0 of the result; negative: zeros come before it
+  std::int64_t groups = 1;  ///< divides `to`
+  std::int64_t from = 0, to = 0;  ///< maps of the source and of the result
+
+  /// Returns the map of the source that is map k of the result, or -1 if there is none.
+  CONVNET_HD std::int64_t source(std::int64_t k) const {
+    // There are less than 2^31 maps, and divisions in 32 bits are faster.
+    const auto map = static_cast<std::uint32_t>(k), count = static_cast<std::uint32_t>(groups);
+    const std::int64_t at = first + map % count * (to / groups) + map / count;
+    return at >= 0 && at < from ? at : -1;
+  }
+};
+/// Makes maps of the maps of each image of src, by MapOrder; those that src does not have are zeros. Both are
+/// (N,C,H,W) with equal H and W, or both (N,C), whose numbers are maps of one pixel. Layers: slice (groups =
+/// 1) and shuffle (first = 0); both are their own gradient with other numbers.
+struct TakeMaps {
+  Dims from, to;
+  std::int64_t first = 0, groups = 1;
+
+  /// Throws std::logic_error if `to` cannot be maps of `from`.
+  MapOrder order() const {
+    if (groups < 1 || to.at(1) % groups != 0 || from.size() != to.size() || from.at(0) != to[0] ||
+        !std::equal(from.begin() + 2, from.end(), to.begin() + 2))
+      throw std::logic_error("take_maps: " + to_string(to) + " cannot be maps of " + to_string(from));
+    return {first, groups, from.at(1), to[1]};
+  }
+
+  std::string name() const { return "take_maps"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(from, to); }
+  std::vector<std::int64_t> settings() const { return {first, groups}; }
 };
 
 /// y_j = sum over k < stride of x_{j*stride+k}. x is (N,C), y is (N,C/stride).

@@ -379,6 +379,52 @@ TEST_CASE("option --init-from takes the state_dict in a file of PyTorch's, and n
   CHECK(std::regex_search(out, std::regex("module.conv1.weight +2x1x3x3 +skipped: this net has no such")));
 }
 
+TEST_CASE("option --init-from takes the weights of an ONNX model") {
+  const Workshop shop;
+  const std::string with_norm = replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1\n",
+                                         "[bn]\ntype=bnorm\ninputs=conv1\nchannels=2\n"
+                                         "[pool1]\ntype=pool\ninputs=bn\n");
+  const std::string rates = kParameters + "[bn]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\nwc=0\n";
+  shop.write(with_norm, rates);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  run_well({"export", shop / "out", shop / "net.onnx"});
+  const auto init_from = [&](const std::string& folder) {
+    return run_well(shop.dummy() + Args{"--save-file", shop / folder, "--init-from", shop / "net.onnx",
+                                        "--seed", "7", "--epochs", "0", "--force-save", "1"});
+  };
+  const Outcome run = init_from("same");
+  INFO(run.out << run.err);
+  CHECK_THAT(run.out, Catch::Contains("Weights from " + (shop / "net.onnx") + ":\n"));
+  CHECK_THAT(run.out,
+             Catch::Contains("8 of 8 matrices copied, 0 newly made; 0 tensors of the file skipped\n"));
+  CHECK_FALSE(run.err.find("batch norms") != std::string::npos);
+  const Tensors trained = tensors_of(shop / "out/1.2.safetensors"),
+                tuned = tensors_of(shop / "same/0.0.safetensors");
+  for (const char* name :
+       {"conv1.weights.data", "conv1.biases", "bn.scale", "bn.runningVar", "fc10.weights.pool1"})
+    CHECK(tuned.at(name).values == trained.at(name).values);
+
+  // A net without batch norms, as exporters make them, and one that has them.
+  shop.write(kDefinition, kParameters);
+  std::filesystem::remove_all(shop / "out");
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  run_well({"export", shop / "out", shop / "net.onnx"});
+  shop.write(with_norm, rates);
+  CHECK_THAT(init_from("other").err, Catch::Contains("net.onnx has no batch norms, which exporters join"));
+
+  // Files that end too early, and a model with other names.
+  write_file(shop / "cut.onnx", read_file(shop / "net.onnx").substr(0, 200));
+  check_refused(shop.dummy() + Args{"--save-file", shop / "new", "--init-from", shop / "cut.onnx"},
+                shop / "cut.onnx: is no ONNX model, or is damaged");
+  const auto renamed = [](const std::string& text) {
+    return std::regex_replace(std::regex_replace(text, std::regex("conv1"), "first"), std::regex("fc10"),
+                              "last");
+  };
+  shop.write(renamed(kDefinition), renamed(kParameters));
+  check_refused(shop.dummy() + Args{"--save-file", shop / "new", "--init-from", shop / "net.onnx"},
+                "no matrix has the name and shape of one of this net; in a file of another program, layer");
+}
+
 TEST_CASE("the command line of a run with --init-from goes on with it") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

@@ -35,7 +35,7 @@ TEST_CASE("a wrong option is named") {
        "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer"},
       {{"--pretrained", "net.pth"},
        "unknown option '--pretrained'; use --init-from, which starts a new run from the weights of a "
-       "checkpoint, or of a .safetensors, .pth or .pt file with PyTorch's names"},
+       "checkpoint, or of a .safetensors, .pth, .pt or .onnx file with PyTorch's names"},
       {{"--Weights=net.pth"}, "unknown option '--Weights'; use --init-from"},
       {{"--resume", "run"}, "unknown option '--resume'; did you mean '--load-file'?"},
       {{"--workers", "4"}, "unknown option '--workers'; did you mean '--decode-threads'?"},

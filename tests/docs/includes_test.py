@@ -19,9 +19,9 @@ MAY_INCLUDE = {
     "convnet/checkpoint": GROUND + ["providers"],
     "convnet/data": GROUND + ["providers"],
 }
-MAY_INCLUDE["convnet/net"] = list(MAY_INCLUDE)[:-1]
-MAY_INCLUDE["convnet/onnx"] = GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/checkpoint", "convnet/net"]
 MAY_INCLUDE["convnet/onnx_import"] = GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/checkpoint"]
+MAY_INCLUDE["convnet/net"] = [f for f in MAY_INCLUDE if f != "convnet/data"]
+MAY_INCLUDE["convnet/onnx"] = GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/checkpoint", "convnet/net"]
 NOT_BELOW_SHOW = {"convnet/data", "convnet/onnx", "convnet/onnx_import"}
 MAY_INCLUDE["convnet/show"] = [f for f in MAY_INCLUDE if f not in NOT_BELOW_SHOW]
 MAY_INCLUDE["convnet/train"] = [f for f in MAY_INCLUDE if f not in NOT_BELOW_SHOW]

@@ -94,7 +94,8 @@ const std::set<std::string> kKeepBf16 = {"accumulate",
                                          "scale",
                                          "split",
                                          "sum.backward",
-                                         "sum.forward"};
+                                         "sum.forward",
+                                         "take_maps"};
 
 /// Returns hints that the activations of `op` are stored as `type`, in blocks of `block` channels.
 LayoutHints hints_of(const OpDesc& op, int block, DataType type) {

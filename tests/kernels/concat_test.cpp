@@ -122,6 +122,48 @@ TEST_CASE("concat and split that do not fit are bugs", "[concat]") {
   CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {{{2, 3}, -1}}}, {}), std::logic_error);
 }
 
+TEST_CASE("take_maps: maps in another order, and zeros for those that there are not", "[concat]") {
+  for (const TakeMaps& op : map_takings()) {
+    INFO(to_string(op.from) << " to " << to_string(op.to) << " from map " << op.first << ", " << op.groups
+                            << " groups");
+    const auto x = random_values(element_count(op.from), 1);
+    const std::int64_t maps = op.to[1], in_group = maps / op.groups,
+                       pixels = element_count({op.to.begin() + 2, op.to.end()});
+    Floats expected;
+    for (std::int64_t n = 0; n < op.to[0]; ++n)
+      for (std::int64_t k = 0; k < maps; ++k)
+        for (std::int64_t s = 0; s < pixels; ++s) {
+          const std::int64_t map = op.first + k % op.groups * in_group + k / op.groups;
+          const bool exists = map >= 0 && map < op.from[1];
+          expected.push_back(exists ? x[static_cast<std::size_t>((n * op.from[1] + map) * pixels + s)] : 0);
+        }
+    for (int block : {1, 8, 16}) {
+      if (block > 1 && op.from.size() != 4) continue;
+      const auto prepared = cpu::prepare(op, {activations(op.from, block)});
+      CHECK(all_in(prepared, block));
+      CHECK(results_of(prepared, {x})[0] == expected);
+    }
+  }
+}
+
+TEST_CASE("a shuffle with the other number of groups puts the maps back", "[concat]") {
+  const Dims dims{2, 24, 3, 3};
+  const auto x = random_values(element_count(dims), 1);
+  for (const std::int64_t groups : {1, 2, 3, 4, 6, 8, 12, 24}) {
+    const auto there = cpu::prepare(TakeMaps{dims, dims, 0, groups}, {activations(dims, 16)});
+    const auto back = cpu::prepare(TakeMaps{dims, dims, 0, 24 / groups}, {activations(dims, 8)});
+    CHECK(results_of(back, results_of(there, {x}))[0] == x);
+  }
+}
+
+TEST_CASE("take_maps that do not fit are bugs", "[concat]") {
+  CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {2, 6, 3, 3}, 0, 4}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {2, 6, 3, 3}, 0, 0}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {2, 6, 2, 3}}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {1, 6, 3, 3}}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 1, 1}, {2, 6}}, {}), std::logic_error);
+}
+
 TEST_CASE("group sums and their gradient match the reference", "[concat]") {
   for (const GroupSumForward& g : group_sums()) {
     INFO(g.n << "x" << g.c << " stride " << g.stride);

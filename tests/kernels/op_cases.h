@@ -83,6 +83,7 @@ struct ConcatCase {
   std::vector<int> blocks = {};
 };
 std::vector<ConcatCase> concats();
+std::vector<TakeMaps> map_takings();
 std::vector<GroupSumForward> group_sums();
 
 std::vector<Sampling> samplings();

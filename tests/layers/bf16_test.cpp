@@ -150,7 +150,7 @@ std::set<std::string> neurons_of(const std::string& definition) {
 
 TEST_CASE("random nets of all layers have the gradients in bf16 that they have in fp32") {
   constexpr int kNets = 40;
-  RandomNets nets(1);
+  RandomNets nets(2);
   int all = 0, sharp = 0;
   std::set<std::string> types, neurons;
   for (int i = 0; i < kNets; ++i) {

@@ -81,6 +81,14 @@ std::vector<GradientNet> smooth_nets() {
               section("j", "concat", "inputs=a,b") + section("k", "eltsum", "inputs=a,b,a coeffs=0.5,-1,2") +
               section("p", "pass", "inputs=k,a") + section("s", "sum", "inputs=j stride=4 neuron=tanh[1,1]"),
           "s,p"),
+      net("maps in parts and in another order", {3, 3, 3},
+          a + section("s", "shuffle", "inputs=a groups=2") +
+              section("p", "slice", "inputs=s start=1 maps=2") +
+              section("r", "slice", "inputs=s start=3 neuron=tanh[1,1]") +
+              fc("f", "inputs=p,a outputs=6 neuron=tanh[1,1]") +
+              section("g", "shuffle", "inputs=f groups=3") +
+              section("h", "slice", "inputs=g start=2 maps=3 neuron=square"),
+          "r,h"),
       net("products", {3, 3, 3},
           a + tanh_conv("b", "inputs=data channels=3 filters=4 filterSize=2") +
               fc("g", "inputs=data outputs=4") + section("j", "eltmul", "inputs=a,b") +

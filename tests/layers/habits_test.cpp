@@ -173,7 +173,7 @@ TEST_CASE("keys that other layer types have are ignored with a warning") {
        "unknown key 'initCFunc' is ignored: it makes the connections of randSparse, which is not supported"},
       {section("x", "href", "inputs=s channels=4 momW=0.5"), "",
        "unknown key 'momW' is ignored: it belongs to layers of type fc, sfc, conv, local, bnorm"},
-      {section("x", "fc", "inputs=s outputs=3 channels=4"), "", "cmpool, rnorm and 9 more"},
+      {section("x", "fc", "inputs=s outputs=3 channels=4"), "", "cmpool, rnorm and 11 more"},
       {section("x", "eltsum", "inputs=s,p"), "[x]\ncoeff=2\n", "unknown key 'coeff' is ignored: it belongs"},
   };
   for (const Habit& habit : habits)

@@ -220,6 +220,28 @@ TEST_CASE("layers that join inputs train like the reference") {
     join(a + b, "a,b coeffs=0.5");
     join(a + b, "a,b", "[x]\ncoeffs=1,0\n");
   }
+  const auto take = [&](const std::string& type, const std::string& layers, const std::string& keys) {
+    cases.push_back({type + " " + keys, {3, 4, 4}, 2, layers + section("x", type, "inputs=" + keys), "x"});
+  };
+  take("slice", a, "a start=4 maps=8");
+  take("slice", a, "a start=5 neuron=relu");
+  take("slice", c5, "c maps=2");
+  take("slice", f, "f start=2 maps=4");
+  take("slice", f, "f");
+  take("slice", f + fc("g", "inputs=f outputs=36"), "g channels=4 start=1 maps=2");
+  take("shuffle", a, "a groups=2");
+  take("shuffle", a, "a groups=8 neuron=relu");
+  take("shuffle", c5, "c groups=5");
+  take("shuffle", f + fc("g", "inputs=f outputs=36"), "g groups=4");
+  take("shuffle", f + fc("g", "inputs=f outputs=36"), "g channels=4 groups=2");
+  // A unit of ShuffleNet v2: half of the maps goes by, the other through a convolution.
+  cases.push_back({"halves",
+                   {3, 4, 4},
+                   2,
+                   a + section("l", "slice", "inputs=a maps=8") + section("r", "slice", "inputs=a start=8") +
+                       conv("v", "inputs=r channels=8 filters=8 filterSize=3 padding=1 neuron=relu") +
+                       section("j", "concat", "inputs=l,v") + section("x", "shuffle", "inputs=j groups=2"),
+                   "x"});
   const auto multiply = [&](const std::string& layers, const std::string& keys) {
     cases.push_back({"eltmul " + keys, {3, 4, 4}, 2, layers + section("x", "eltmul", "inputs=" + keys), "x"});
   };
@@ -389,6 +411,8 @@ TEST_CASE("one image of one pixel of one map goes through every layer") {
            {"bnorm", "channels=1"},
            {"concat", ""},
            {"pass", ""},
+           {"slice", ""},
+           {"shuffle", "groups=1"},
            {"eltsum", ""},
            {"sum", ""},
            {"dropout", ""},

@@ -96,11 +96,11 @@ RandomNets::Tensor RandomNets::on_data() {
 
 RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   static const std::vector<std::string> cards = {
-      "conv",    "conv 1x1",     "conv stride", "conv groups", "depthwise", "local",  "max",
-      "avg",     "maxabs",       "sum",         "global",      "cmpool",    "rnorm",  "cnorm",
-      "cmrnorm", "bnorm",        "eltsum",      "eltmax",      "eltmul",    "by map", "concat",
-      "blur",    "href",         "nailbed",     "dropout",     "dropout2",  "pass",   "neuron",
-      "shared",  "sharedBiases", "windows",     "pool windows"};
+      "conv",    "conv 1x1",     "conv stride", "conv groups",  "depthwise", "local",  "max",
+      "avg",     "maxabs",       "sum",         "global",       "cmpool",    "rnorm",  "cnorm",
+      "cmrnorm", "bnorm",        "eltsum",      "eltmax",       "eltmul",    "by map", "concat",
+      "blur",    "href",         "nailbed",     "dropout",      "dropout2",  "pass",   "neuron",
+      "shared",  "sharedBiases", "windows",     "pool windows", "slice",     "shuffle"};
   const std::string kind = deal(map_layers_, cards), keys = channels_of(in), c = std::to_string(in.channels);
   const int half = (in.side + 1) / 2;
   const auto windows = [&](const std::string& pool) {
@@ -173,6 +173,10 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   if (kind == "dropout") return add(kind, "inputs=" + in.name, in, "keep=0.8");
   if (kind == "dropout2" || kind == "pass") return add(kind, "inputs=" + in.name, in);
   if (kind == "neuron") return bent(in);
+  if (kind == "slice" && in.channels > 2)
+    return add(kind, keys + " start=1 maps=" + std::to_string(in.channels - 2),
+               {"", in.channels - 2, in.side});
+  if (kind == "shuffle" && in.channels % 2 == 0) return add(kind, keys + " groups=2", in);
   if (kind == "shared") {
     const Tensor owner = convolved(in, in.channels), between = bent(owner);
     return add("conv",
@@ -184,8 +188,8 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
 }
 
 RandomNets::Tensor RandomNets::above_vector(Tensor in) {
-  const std::string kind = deal(
-      vector_layers_, {"fc", "fc", "sfc", "sum", "bnorm", "eltsum", "eltmul", "concat", "neuron", "dropout"});
+  const std::string kind = deal(vector_layers_, {"fc", "fc", "sfc", "sum", "bnorm", "eltsum", "eltmul",
+                                                 "concat", "neuron", "dropout", "slice", "shuffle"});
   const auto of_fc = [&](int outputs) {
     return add("fc", "inputs=" + in.name + " outputs=" + std::to_string(outputs) + keys_of_weights(in.size()),
                {"", outputs, 0});
@@ -201,6 +205,10 @@ RandomNets::Tensor RandomNets::above_vector(Tensor in) {
     return add(kind, "inputs=" + in.name + "," + of_fc(in.size()).name, in);
   if (kind == "concat") return add(kind, "inputs=" + in.name + "," + of_fc(3).name, {"", in.size() + 3, 0});
   if (kind == "dropout") return add(kind, "inputs=" + in.name, in, "keep=0.8");
+  if (kind == "slice" && in.side == 0 && in.size() > 3)
+    return add(kind, "inputs=" + in.name + " start=2", {"", in.size() - 2, 0});
+  if (kind == "shuffle" && in.side == 0 && in.size() % 2 == 0)
+    return add(kind, "inputs=" + in.name + " groups=2", in);
   return kind == "neuron" ? bent(in) : in;
 }
 

@@ -85,13 +85,15 @@ std::string map_layer(const std::string& name, int kind, int channels, int side)
     case 15: return images(channels) + section(name, "eltmax", "inputs=" + n + ",flat");
     case 16: return images(channels) + section(name, "eltmax", "inputs=flat," + n);
     case 17: return images(channels) + section(name, "eltmul", "inputs=" + n + ",flat");
-    case 18: return section(n, "nailbed", c + "stride=2") + section(name, "pass", "inputs=" + n);
+    case 18: return section(name, "slice", c + "start=1");
+    case 19: return section(name, "shuffle", c + "groups=" + number(channels));
+    case 20: return section(n, "nailbed", c + "stride=2") + section(name, "pass", "inputs=" + n);
     default:
       return images(8) + conv(name, "inputs=flat," + n + " channels=" + number(channels) +
                                         ",8 filters=8 filterSize=1 neuron=relu");
   }
 }
-constexpr int kMapKinds = 20;
+constexpr int kMapKinds = 22;
 
 /// Every kind of flat layer and of maps above it comes in turn; sizes, further users and their order are
 /// random.

@@ -148,6 +148,10 @@ MORE = {
     "gauss": ("type=blur\nchannels=8\nfilterSize=5\nstdev=1.5", False),
     "corner": ("type=crop\nchannels=8\nstartX=2\nstartY=1\nsizeX=5", False),
     "numbers": ("type=bnorm", True),
+    "digits": ("type=slice\nstart=2\nmaps=7", False),
+    "dealt": ("type=shuffle\ngroups=3", False),
+    "some": ("type=slice\nstart=3", False),
+    "mixed": ("type=shuffle\ngroups=4", False),
     "more": ("type=fc\noutputs=7\ninitW=0.1\ndropout=0.3\nneuron=tanh[1.7,0.6]", True),
     **{f"n{i}": (f"type=neuron\nneuron={n}", False) for i, n in enumerate(
         ["ident", "logistic", "abs", "relu", "nrelu", "softrelu", "square", "tanh[2,0.5]", "abstanh[2,0.5]", "brelu[0.5]",
@@ -183,7 +187,7 @@ def check_families():
     parameters = "[DEFAULT]\nepsW=0.0001\nepsB=0.0001\nmomW=0.9\nmomB=0.9\n[conv1]\n[vector]\n[parts]\n[gate]\n"
     # Layers without a gradient stand on the data.
     for name, (text, learned) in MORE.items():
-        source = "data" if name in {"small", "corner"} else "vector" if name == "numbers" else "conv1"
+        source = "data" if name in {"small", "corner"} else "vector" if name in {"numbers", "digits", "dealt"} else "conv1"
         if source == "data":
             text = text.replace("channels=8", "channels=2")
         definition += f"[{name}]\n{text}\ninputs={source}\n"

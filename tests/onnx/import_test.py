@@ -291,6 +291,11 @@ def shapes():
     m.branch("channel shuffle", m.add("Conv", shuffled, m.weights(4, 6, 3, 3)), 16)
     m.branch("half of a channel shuffle", m.add("Split", shuffled, m.ints(3, 3), outputs=2, axis=1)[1], 48)
     m.branch("channel shuffle before a sum", m.add("Add", shuffled, x), 96)
+    folded = m.add("Reshape", m.add("Transpose", m.add("Reshape", x, m.ints(-1, 3, 32)), perm=[0, 2, 1]), m.ints(0, -1))
+    m.branch("pixels first", folded, 96)
+    flat = m.add("Reshape", m.add("Transpose", m.add("Reshape", x, m.ints(-1, 3, 2, 16)), perm=[0, 2, 1, 3]), m.ints(0, 6, 4, 4))
+    m.branch("channel shuffle of folded pixels", flat, 96)
+    m.branch("every second map", m.add("Slice", x, m.ints(1), m.ints(6), m.ints(1), m.ints(2)), 48)
     last = m.add("Transpose", x, perm=[0, 2, 3, 1])
     m.branch("channels last", last, 96)
     m.branch("channels last and back", m.add("Conv", m.add("Transpose", m.add("Relu", last), perm=[0, 3, 1, 2]), m.weights(2, 6, 2, 2)), 18)
@@ -453,9 +458,13 @@ if sys.argv[3:]:
     for file in sys.argv[3:]:
         check_file(file)
     sys.exit()
-for make in [windows, square_windows, functions, old_functions, arithmetic, shapes, new_shapes, keras_style]:
-    check_model(make.__name__, make)
+definitions = {make.__name__: check_model(make.__name__, make) for make in [
+    windows, square_windows, functions, old_functions, arithmetic, shapes, new_shapes, keras_style]}
+# Maps in the order of a shuffle are no convolution of ones; all users of the same order read one layer.
+assert definitions["shapes"].count("type=shuffle") == 2 and "It learns nothing" not in definitions["shapes"], definitions["shapes"]
+assert definitions["arithmetic"].count("type=slice") == 3, definitions["arithmetic"]
 check_refusals()
 for config, dims, count in [("lenet", (1, 28, 28), 10), ("cifar-quick", (3, 32, 32), 10), 
-                            ("wrn-16-4", (3, 32, 32), 10), ("resnet18-imagenet", (3, 224, 224), 2), ("mobilenet-v3-small-imagenet", (3, 224, 224), 2)]:
+                            ("wrn-16-4", (3, 32, 32), 10), ("resnet18-imagenet", (3, 224, 224), 2), ("mobilenet-v3-small-imagenet", (3, 224, 224), 2),
+                            ("shufflenet_v2_x1_0", (3, 96, 96), 2)]:
     round_trip(config, dims, count)

@@ -97,9 +97,11 @@ TEST_CASE("several users of a model-parallel layer") {
       trunk() + fc("fc1", "inputs=pool1 outputs=9 neuron=relu") +
       fc("fc2", "inputs=pool1 outputs=9 dropout=0.3") +
       section("sum", "eltsum", "inputs=fc1,fc2 coeffs=1,-2 neuron=tanh[1,1]") +
-      section("cat", "concat", "inputs=fc1,sum") + section("bn", "bnorm", "inputs=fc2 epsilon=0.1") +
+      section("cat", "concat", "inputs=fc1,sum") + section("part", "slice", "inputs=fc1 start=2 maps=5") +
+      section("dealt", "shuffle", "inputs=sum groups=3") + section("bn", "bnorm", "inputs=fc2 epsilon=0.1") +
       fc("fc3", "inputs=fc1,sum outputs=6 neuron=tanh[1,1]") + section("aux", "cost.sum2", "inputs=fc1");
-  const NetTexts plain = between_data_and_cost(layers, "cat,bn,fc3", kClasses, keys_of("aux", "coeff=0.01"));
+  const NetTexts plain =
+      between_data_and_cost(layers, "cat,part,dealt,bn,fc3", kClasses, keys_of("aux", "coeff=0.01"));
   check_like_plain_layer(model_parallel("both on 0,1", plain, 2, {{"fc1", "0,1"}, {"fc2", "0,1"}}));
   check_like_plain_layer(model_parallel("one on 0,1", plain, 2, {{"fc1", "0,1"}}));
   check_like_plain_layer(model_parallel("on 0,1 and 1,2", plain, 3, {{"fc1", "0,1"}, {"fc2", "1,2"}}));

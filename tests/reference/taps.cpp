@@ -123,6 +123,31 @@ TapLayer concat(const std::vector<Shape>& inputs) {
   return layer;
 }
 
+/// The maps of the input at `order`.
+TapLayer maps_at(const Shape& in, const std::vector<std::int64_t>& order) {
+  TapLayer layer{Rule::sum, in, {}};
+  layer.shape.c = static_cast<std::int64_t>(order.size());
+  const std::int64_t pixels = in.h * in.w;
+  for (const std::int64_t map : order)
+    for (std::int64_t s = 0; s < pixels; ++s)
+      layer.taps.push_back({{0, static_cast<std::size_t>(map * pixels + s)}});
+  return layer;
+}
+
+TapLayer slice(const Shape& in, const Keys& keys) {
+  const std::int64_t start = keys.integer("start", 0), maps = keys.integer("maps", in.c - start);
+  std::vector<std::int64_t> order;
+  for (std::int64_t k = 0; k < maps; ++k) order.push_back(start + k);
+  return maps_at(in, order);
+}
+
+TapLayer shuffle(const Shape& in, std::int64_t groups) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t k = 0; k < in.c / groups; ++k)
+    for (std::int64_t g = 0; g < groups; ++g) order.push_back(g * (in.c / groups) + k);
+  return maps_at(in, order);
+}
+
 TapLayer element_wise(Rule rule, const std::vector<Shape>& inputs, const Keys& keys) {
   TapLayer layer{rule, inputs[0], {}};
   for (std::int64_t e = 0; e < inputs[0].size(); ++e) {
@@ -199,6 +224,11 @@ TapLayer tap_layer(const std::string& type, const std::vector<Shape>& inputs, co
   if (type == "eltmul") return element_wise(Rule::product, inputs, keys);
   if (type == "eltmax") return element_wise(Rule::largest, inputs, keys);
   if (type == "sum") return group_sum(inputs[0], keys.integer("stride", 1));
+  const auto flat_or_maps = [&] {
+    return keys.has("channels") ? as_maps(inputs[0], keys.integer("channels", 0)) : inputs[0];
+  };
+  if (type == "slice") return slice(flat_or_maps(), keys);
+  if (type == "shuffle") return shuffle(flat_or_maps(), keys.integer("groups", 1));
   if (type == "rgb2yuv") return yuv(as_maps(inputs[0], 3));
   if (!keys.has("channels")) return {};
   const Shape in = as_maps(inputs[0], keys.integer("channels", 0));

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 IMAGES, CLASSES, TOLERANCE = 4, 7, 1e-4
-SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "mobilenet_v2"]
+SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "mobilenet_v2", "shufflenet_v2_x1_0"]
 # The first fully-connected layer of these nets is made for 224 pixels.
 FULL_SIZE = ("vgg", "alexnet")
 
@@ -116,4 +116,5 @@ def main():
         sys.exit("differ: " + ", ".join(wrong))
 
 
-main()
+if __name__ == "__main__":
+    main()
