@@ -204,6 +204,14 @@ int epochs_of(const Run& run) {
   return std::max(epochs, 1);
 }
 
+/// Returns --rate-factor of the run; 1 if the checkpoint does not have it.
+double rate_factor_of(const Run& run) {
+  const auto given = run.checkpoint.options.find("rate-factor");
+  if (given == run.checkpoint.options.end()) return 1;
+  const std::optional<double> factor = to_number<double>(given->second);
+  return factor && *factor > 0 && *factor <= 1e9 ? *factor : 1;  // what the option allows
+}
+
 std::string curves(const Run& run, int smooth) {
   if (run.checkpoint.state.history.empty()) return note("There is no history yet.");
   std::string body = note("Point at a curve for its values.", "note pointing") + kScaleButton;
@@ -219,8 +227,8 @@ std::string curves(const Run& run, int smooth) {
           cost_chart(run.checkpoint.state, run.graph, {node.name, i, smooth, run.options.data.train_range}));
     }
   }
-  const Chart rates =
-      rate_chart(run.checkpoint.state, run.graph, run.options.data.train_range, epochs_of(run));
+  const Chart rates = rate_chart(run.checkpoint.state, run.graph, run.options.data.train_range,
+                                 epochs_of(run), rate_factor_of(run));
   if (!rates.series.empty()) body += chart_element(rates);
   return body;
 }

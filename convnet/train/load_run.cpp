@@ -29,9 +29,10 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   // Without both, choose_ranges() takes what there is.
   const bool any_range = names_ranges(texts);
   if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
-  if (any_range && !given.check_grads) required.emplace_back("test-range");
+  const bool tests = !given.check_grads && !given.find_rate;
+  if (any_range && tests) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
-  if (!given.check_grads && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
+  if (tests && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
     required.emplace_back("save-file FOLDER (or --save-path)");
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
@@ -281,8 +282,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   require_train_options(run.texts, first);
   run.options.devices = with_devices(run.options.devices, processes);
-  // A gradient check makes a plan for tests, but does not test.
-  if (run.options.check_grads && !run.texts.contains("test-range"))
+  // These make a plan for tests, but do not test.
+  if ((run.options.check_grads || run.options.find_rate) && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
   const std::string batches = choose_ranges(run.options.data, run.texts);
   if (run.folder && !run.options.tensorboard.empty()) {

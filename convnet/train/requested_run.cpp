@@ -98,26 +98,31 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"patience", "ends training"},
       {"plateau", "lowers the learning rates of training"},
       {"time-limit", "ends training"}};
+  std::vector<std::string> unused;
   for (const auto& [option, use] : of_training) {
-    if (given.contains(option) && !options.trains())
-      throw InputError("--" + option + " " + use + ", and " +
-                       (options.check_grads ? "--check-grads" : options.tests.test_option()) +
+    if (!given.contains(option) || options.trains()) continue;
+    // --find-rate is added to the line of a run.
+    if (!options.find_rate)
+      throw InputError("--" + option + " " + use + ", and " + options.instead() +
                        " does not train; leave it out");
+    unused.push_back("--" + option);
   }
-  if (options.check_grads && options.tests.only_tests())
-    throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
+  std::vector<std::string> instead;
+  if (options.check_grads) instead.emplace_back("--check-grads");
+  if (options.find_rate) instead.emplace_back("--find-rate");
+  if (options.tests.only_tests()) instead.push_back(options.tests.test_option());
+  if (instead.size() > 1) throw InputError(instead[0] + " and " + instead[1] + " exclude each other");
   if (options.tests.only_tests()) {
-    std::vector<std::string> unused;
     for (const char* const option :
          {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix", "random-erasing",
           "trivial-augment", "color-jitter", "random-resized-crop", "flip"}) {
       if (given.contains(option)) unused.push_back(std::string("--") + option);
     }
     if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");
-    if (!unused.empty())
-      add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
-                                  unused.size() == 1 ? "is" : "are", options.tests.test_option()));
   }
+  if (!unused.empty())
+    add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
+                                unused.size() == 1 ? "is" : "are", options.instead()));
   if (given.contains("save-path") && given.contains("save-file"))
     add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
   if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))
