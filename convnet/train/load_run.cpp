@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "convnet/base/error.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/costs.h"
@@ -221,6 +222,19 @@ void load_data(LoadedRun& run) {
         run.train_images, before, run.checkpoint->file);
 }
 
+/// Chooses the minibatch if --mini is auto. Checkpoints hold it like one that is given.
+void choose_mini(LoadedRun& run, Processes* processes) {
+  if (run.options.step.mini != kAutoMini) return;
+  const DeviceOptions& devices = run.options.devices;
+  MachineMemory memory;
+  run_collectively(processes, [&] { memory = free_memory_of(devices, run.graph.gpu_count(), processes); });
+  std::string note;
+  run.options.step.mini = choose_minibatch(run.graph, *run.provider, devices, run.options.step, memory,
+                                           largest_batches(*run.provider, run.options.data), note, processes);
+  run.texts["mini"] = std::to_string(run.options.step.mini);
+  add_note(run.notes, note);
+}
+
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
 /// Measures weights of classes that the data set decides.
 void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
@@ -232,6 +246,7 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
     graph_of.placement = &placement;
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
+  choose_mini(run, processes);
   check_microbatches(run.graph, run.options.step);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (run.options.tests.only_tests()) return;  // they count every image alike
@@ -303,8 +318,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   add_note(run.notes, batches);
   load_data(run);
   if (run.options.trains()) choose_tests(run);
-  run.saved_options = saved_of(run.texts);
   make_graph(run, processes, diagnostics);
+  run.saved_options = saved_of(run.texts);
   check_layer_names(run, run.graph);
   if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));

@@ -183,7 +183,7 @@ const OptionTable<TrainOptions>& train_options() {
     }
     return OptionTable<TrainOptions>()
         .add(&TrainOptions::files, net_file_options())
-        .add(&TrainOptions::step, step_options())
+        .add(&TrainOptions::step, step_options_with_auto())
         .add(&TrainOptions::data, data_options())
         .add(&TrainOptions::checkpoints, checkpoint_options())
         .add(std::move(own))

@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/data_set.h"
@@ -73,6 +74,17 @@ void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, cons
   for (const OptionOfImage& option : options_of_image()) {
     if (!given.contains(option.name)) texts.erase(option.name);
   }
+}
+
+/// Gives a resumed run the minibatches that it has had, if its command line says --mini auto.
+void keep_minibatch(RequestedRun& run) {
+  const auto given = run.given.find("mini");
+  if (given == run.given.end() || given->second != "auto") return;
+  const auto then = run.checkpoint->options.find("mini");
+  const std::string mini =
+      then == run.checkpoint->options.end() ? std::to_string(StepOptions().mini) : then->second;
+  run.texts["mini"] = mini;
+  add_note(run.notes, "--mini auto: " + mini + ", as the run has begun");
 }
 
 /// Returns a note about the options that a run whose --save-file exists takes from its checkpoint; "" for
@@ -244,12 +256,14 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
   if (run.checkpoint) {
     drop_options_of_provider(run.texts, given, *run.checkpoint);
+    keep_minibatch(run);
   } else {
     add_parameters(run.texts);
     add_note(run.notes, add_data_options(run.texts));
   }
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
+  check_auto_minibatch(run.options.step, run.options.devices);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   // A run that named no ranges may have held images out, and a test of it that names some still does.
