@@ -12,6 +12,14 @@
 namespace convnet {
 
 const OptionTable<CheckpointOptions>& checkpoint_options() {
+  OptionSpec keep_best = option(
+      "keep-best", &CheckpointOptions::keep_best,
+      {.fallback = "",
+       .unit = "layer",
+       .doc = "cost layer whose best test keeps its checkpoint, as best.safetensors beside the newest "
+              "ones: LAYER or LAYER.error by its error, LAYER.cost by its cost; empty: none, which is the "
+              "default unless a net is given by its name alone"});
+  keep_best.may_be_empty = true;
   static const OptionTable<CheckpointOptions> table({
       of_output(option("save-path", &CheckpointOptions::save_path,
                        {.fallback = "",
@@ -42,11 +50,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
               .unit = "batches",
               .doc = "batches between checkpoints that are saved besides those after tests, whatever "
                      "--max-test-err says; 0: only after tests"}),
-      option("keep-best", &CheckpointOptions::keep_best,
-             {.fallback = "",
-              .unit = "layer",
-              .doc = "cost layer whose best test keeps its checkpoint, as best.safetensors beside the newest "
-                     "ones: LAYER or LAYER.error by its error, LAYER.cost by its cost; empty: none"}),
+      std::move(keep_best),
       of_original(option(
           "max-test-err", &CheckpointOptions::max_test_err,
           {.fallback = "0",
@@ -122,7 +126,8 @@ const OptionTable<TrainOptions>& train_options() {
                {.fallback = "50000",
                 .min = 0,
                 .max = 1e9,
-                .doc = "passes over the training range; by default 90 for folders and tars of images"}),
+                .doc = "passes over the training range; by default 90 for folders and tars of images and for "
+                       "a net that is given by its name alone"}),
         option(
             "test-freq", &TrainOptions::test_freq,
             {.fallback = "57",

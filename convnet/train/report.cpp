@@ -130,10 +130,13 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
   std::error_code none;
   const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
-  if (has_answer(graph))
-    text +=
-        fmt::format("  use it:      convnet predict {} {}...\n", has_best ? shell_word(best.string()) : run,
-                    images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
+  const std::string chosen = has_best ? shell_word(best.string()) : run;
+  if (has_answer(graph)) {
+    text += fmt::format("  use it:      convnet predict {} {}...\n", chosen,
+                        images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
+    text += fmt::format("  export it:   convnet export {} net.onnx\n", chosen);
+  }
+  text += fmt::format("  look at it:  convnet show {} --html page.html\n", run);
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();

@@ -59,7 +59,7 @@ TEST_CASE("--mini auto takes the largest plans that fit four fifths of the memor
                     more);
   };
   int before = 0;
-  for (const double bytes : {2e6, 2e7, 2e8}) {
+  for (const double bytes : {1.2e8, 4e8, 2e9}) {
     const Outcome run = planned(bytes, {});
     INFO(run.err);
     const nlohmann::json plan = nlohmann::json::parse(run.out);
@@ -74,7 +74,7 @@ TEST_CASE("--mini auto takes the largest plans that fit four fifths of the memor
     const Outcome twice = planned(bytes, {"--mini", std::to_string(2 * images)});
     CHECK(nlohmann::json::parse(twice.out)["prediction"]["memory"]["needed"].get<double>() > 0.8 * bytes);
   }
-  const Outcome three = planned(2e7, {"--gpu", "0,1,2", "--parallel", "data"});
+  const Outcome three = planned(4e8, {"--gpu", "0,1,2", "--parallel", "data"});
   const int images = nlohmann::json::parse(three.out)["images"];
   CHECK(images % 3 == 0);
   CHECK((images / 3 & (images / 3 - 1)) == 0);
