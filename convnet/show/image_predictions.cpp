@@ -21,6 +21,24 @@ namespace {
 
 constexpr std::size_t kBest = 5;
 
+/// Reads a batch as tests see it.
+DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
+  return run.provider->read({batch, 0}, statistics);
+}
+
+PixelStatistics statistics_of(const Run& run) {
+  return saved_statistics(run.checkpoint, run.options.data, *run.provider);
+}
+
+Color mixed(Color a, Color b, double share) {
+  const auto mix = [&](std::uint8_t from, std::uint8_t to) {
+    return static_cast<std::uint8_t>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0)));
+  };
+  return {mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b)};
+}
+
+}  // namespace
+
 Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   if (info.type == DataType::f32) {
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -42,24 +60,6 @@ Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   }
   return picture;
 }
-
-/// Reads a batch as tests see it.
-DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
-  return run.provider->read({batch, 0}, statistics);
-}
-
-PixelStatistics statistics_of(const Run& run) {
-  return saved_statistics(run.checkpoint, run.options.data, *run.provider);
-}
-
-Color mixed(Color a, Color b, double share) {
-  const auto mix = [&](std::uint8_t from, std::uint8_t to) {
-    return static_cast<std::uint8_t>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0)));
-  };
-  return {mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b)};
-}
-
-}  // namespace
 
 std::vector<std::size_t> ImagePredictions::best(std::size_t image, std::size_t count) const {
   return best_outputs({probabilities.data() + image * classes.size(), classes.size()}, count);

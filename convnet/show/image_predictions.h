@@ -43,6 +43,10 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,
                                        bool only_errors, std::uint64_t seed);
 
+/// Draws an image of `info.dims` with these values: grey, RGB, or else the first channel. Values that are not
+/// bytes are scaled so that the darkest is black and the brightest white.
+Picture picture_of(std::vector<float> values, const MatrixInfo& info);
+
 /// Draws images as the net sees them, but without the mean subtracted: grey, RGB, or else the first channel.
 /// Pixels that are not bytes are scaled so that the darkest is black and the brightest white.
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,

@@ -12,6 +12,7 @@
 #include "convnet/base/error.h"
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/costs.h"
+#include "convnet/show/cam.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/net_drawing.h"
@@ -274,6 +275,34 @@ std::string prediction_text(const ImagePredictions& p, std::size_t image) {
   return text;
 }
 
+/// Returns a drawing for each chosen image: as many stand beside each other as there is room for.
+std::string cards(const ImagePredictions& p, const std::vector<std::size_t>& chosen,
+                  const std::vector<Picture>& pictures) {
+  const Size size = predictions_size(1);
+  std::string body = "<div class=\"cards\">\n";
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    SvgCanvas canvas(size.width, size.height, prediction_text(p, chosen[i]));
+    draw_predictions(canvas, p, {chosen[i]}, {pictures[i]});
+    body += canvas.str();
+  }
+  return body + "</div>\n";
+}
+
+/// Returns the section with the pixels that spoke for the classes of the chosen images.
+std::string reasons(const Run& run, const PagePredictions& tested, const std::vector<std::size_t>& chosen,
+                    const std::vector<Picture>& pictures) {
+  std::string body;
+  try {
+    const CamPictures drawn = cam_pictures(run, tested.softmax, *tested.predictions, chosen, pictures);
+    body = note("The same images. Red and yellow pixels spoke for the most probable class (Grad-CAM), by " +
+                drawn.maps + ".") +
+           cards(*tested.predictions, chosen, drawn.pictures);
+  } catch (const std::runtime_error& e) {  // InputError, RunError, DeviceError
+    body = note(e.what());
+  }
+  return section("What spoke for the classes", body);
+}
+
 std::string predictions(const Run& run, const PagePredictions& tested) {
   if (!tested.predictions) return section("Predictions", note(tested.missing));
   const ImagePredictions& p = *tested.predictions;
@@ -284,21 +313,15 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                                 "label and the five best classes."
                               : "Test images at random, with their true label and the five best "
                                 "classes; that of the label is green.");
+  std::string because;
   if (chosen.empty()) {
     body = note("No test image's best class is wrong.");
   } else {
-    // A drawing for each image: as many stand beside each other as there is room for.
     const std::vector<Picture> pictures = pictures_of(run, p, chosen);
-    const Size size = predictions_size(1);
-    body += "<div class=\"cards\">\n";
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      SvgCanvas canvas(size.width, size.height, prediction_text(p, chosen[i]));
-      draw_predictions(canvas, p, {chosen[i]}, {pictures[i]});
-      body += canvas.str();
-    }
-    body += "</div>\n";
+    body += cards(p, chosen, pictures);
+    because = reasons(run, tested, chosen, pictures);
   }
-  std::string html = section("Predictions", body);
+  std::string html = section("Predictions", body) + because;
 
   const Confusion confusion = p.confusion();
   constexpr std::size_t kMostClasses = 2000;
