@@ -335,6 +335,13 @@ void show_command(const std::vector<std::string>& args) {
       fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
     }
   }
+  if (!asked.html.empty()) {
+    try {
+      tested.scores = score_targets(run);
+    } catch (const std::runtime_error& e) {
+      fmt::print(stderr, "warning: no scores of tags and numbers: {}\n", e.what());
+    }
+  }
   if (!asked.show_preds.empty())
     write_predictions(run, asked, *tested.predictions, picture_name("preds.png"));
   if (!asked.save_preds.empty())

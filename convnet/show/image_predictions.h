@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convnet/net/predictions.h"
+#include "convnet/net/target_scores.h"
 #include "convnet/show/canvas.h"
 #include "convnet/show/run.h"
 
@@ -38,6 +39,9 @@ Classifier classifier_of(const Run& run, const std::string& softmax);
 /// Tests the net on `batches`. Throws InputError where the data set cannot be used or is damaged, RunError
 /// where an output is not finite.
 ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches);
+
+/// Tests the net on the test range, and scores its tags and numbers, if it has any. Throws as predict() does.
+TargetScores score_targets(const Run& run);
 
 /// Picks `count` random images of all, or of those whose best class is wrong; fewer if there are no more.
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,

@@ -16,6 +16,7 @@
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/net_drawing.h"
+#include "convnet/show/score_tables.h"
 #include "convnet/show/svg.h"
 #include "convnet/show/text.h"
 
@@ -343,6 +344,22 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                      "<div class=\"wide\">" + drawing.str() + "</div>\n" + mistakes(confusion, p.classes));
 }
 
+/// Returns a section for each cost that compares tags or numbers.
+std::string scores_of_targets(const Run& run, const PagePredictions& tested) {
+  if (!tested.scores) return "";
+  const std::string range = "Images of the test range, " + run.options.data.test_range.str();
+  std::string html;
+  for (const auto& [tagger, scores] : tested.scores->tagged())
+    html += section("Tags (" + tagger.cost + ")",
+                    note(fmt::format("{}. An image is taken to have a tag from a probability of {:g} on.",
+                                     range, scores.threshold())) +
+                        wide_table(tag_rows(scores), "names"));
+  for (const auto& [regressor, scores] : tested.scores->numbered())
+    html += section("Numbers (" + regressor.cost + ")",
+                    note(range + ".") + wide_table(number_rows(scores), "names"));
+  return html;
+}
+
 /// A layer's filters for one of its inputs, if they have an extent or are of the images themselves.
 std::string filters_of(const Run& run, const Node& node, std::size_t input) {
   const LayerWeights weights = weights_of(run, node.layer_name, static_cast<int>(input));
@@ -556,6 +573,7 @@ std::string html_page(const Run& run, const PagePredictions& tested, int smooth)
   html += summary(run);
   html += section("Training", curves(run, smooth));
   html += predictions(run, tested);
+  html += scores_of_targets(run, tested);
   html += section("Net", drawing(run));
   html += section("Filters", filters(run));
   html +=
