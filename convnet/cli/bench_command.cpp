@@ -39,7 +39,7 @@ const OptionTable<BenchOptions>& options_of_bench() {
       OptionTable<BenchOptions>()
           .add(&BenchOptions::files, net_file_options())
           .add(&BenchOptions::checkpoints, read_checkpoint_option())
-          .add(&BenchOptions::step, step_options())
+          .add(&BenchOptions::step, step_options_with_auto())
           .add(&BenchOptions::data,
                data_options().without({"test-range", "test-one", "shuffle", "balance", "multiview-test"}))
           .add({
@@ -216,13 +216,14 @@ std::int64_t largest_memory(const PlanSet& plans) {
 }
 
 /// Makes the net that is measured, with `diagnostics` about its files; prints warnings.
-std::unique_ptr<Net> make_net(const BenchOptions& options, const RequestedRun& run,
+std::unique_ptr<Net> make_net(BenchOptions& options, RequestedRun& run, bool knows_batches,
                               Diagnostics& diagnostics) {
   const Provider& provider = *run.provider;
   std::optional<Predictor> predictor;
   const auto predicts = [&]() -> Predictor& { return predictor.emplace(options.devices.model); };
   std::string found;
-  Graph graph = graph_of(run, options.devices, predicts, found, diagnostics);
+  Graph graph = graph_of(run, knows_batches, options.devices, predicts, nullptr, found, diagnostics);
+  options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n", found);
   check_images_fit(provider, options.step.mini, 0);
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
@@ -276,14 +277,14 @@ void bench_command(const std::vector<std::string>& args) {
       {{"--profile", options.report.profile, "the timeline is to be written to", ChromeTrace::begins}},
       inputs);
   options.devices = with_devices(options.devices);
-  const int mini = options.step.mini;
   Diagnostics diagnostics;
   run.options.data.shuffle = run.options.data.balance =
       false;  // the images are measured, whatever their order
   const bool knows_batches = open_planned_run(run, diagnostics);
   const Provider& provider = *run.provider;
   Plans singles;  // outlives the net
-  const auto net = make_net(options, run, diagnostics);
+  const auto net = make_net(options, run, knows_batches, diagnostics);
+  const int mini = options.step.mini;
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
   if (net->backend().on_host()) check_images_fit(provider, mini, needed_memory(net->plans()));

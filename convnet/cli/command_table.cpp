@@ -35,9 +35,10 @@ const std::vector<Command>& commands() {
        "convnet bench $NET", InProcesses::refused, plain<bench_command>, true},
       {"show",
        "CHECKPOINT... [--show-cost LAYER | --show-filters LAYER | "
-       "--show-preds LAYER | --html FILE] [options]",
-       "Draws curves, filters and predictions as pictures or a page.", Operands::files, show_command_options,
-       "convnet show run --html page.html", InProcesses::refused, plain<show_command>},
+       "--show-preds LAYER | --cam IMAGE | --html FILE] [options]",
+       "Draws curves, filters, predictions and what they rest on (Grad-CAM) as pictures or a page.",
+       Operands::files, show_command_options, "convnet show run --html page.html", InProcesses::refused,
+       plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]",
        "Prints the classes of images (files, stdin, or arrays in .npy files), or the outputs of layers.",
        Operands::files, predict_command_options, "convnet predict run photo.jpg", InProcesses::refused,

@@ -35,7 +35,9 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"micro-batches num-microbatches chunks", "--microbatches", ""},
     {"num-epochs max-epochs n-epochs nepochs", "--epochs", ""},
     {"lr learning-rate base-lr lr0 eta", "--layer-params",
-     "learning rates are keys of the parameter file: epsW and epsB of each layer"},
+     "learning rates are keys of the parameter file: epsW and epsB of each layer; --rate-factor multiplies "
+     "all of them"},
+    {"auto-lr-find lr-find lr-finder auto-lr", "--find-rate", "use --find-rate 1"},
     {"lr-scheduler lr-schedule lr-policy sched scheduler lr-step-size lr-gamma gamma warmup warmup-epochs "
      "lr-warmup-epochs lrf cos-lr",
      "--layer-params",

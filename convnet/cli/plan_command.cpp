@@ -38,7 +38,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
       OptionTable<PlanCommandOptions>()
           .add(&PlanCommandOptions::files, net_file_options())
           .add(&PlanCommandOptions::checkpoints, read_checkpoint_option())
-          .add(&PlanCommandOptions::step, step_options())
+          .add(&PlanCommandOptions::step, step_options_with_auto())
           .add(&PlanCommandOptions::data, planned_data_options())
           .add({
               unsaved_option(
@@ -176,7 +176,9 @@ void plan_command(const std::vector<std::string>& args) {
     if (!predictor) predictor.emplace("measured");
     return *predictor;
   };
-  const Graph graph = graph_of(run, options.devices, measured, found, diagnostics);
+  const Graph graph = graph_of(run, knows_batches, options.devices, measured,
+                               predictor ? &*predictor : nullptr, found, diagnostics);
+  options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})

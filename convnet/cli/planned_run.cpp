@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "convnet/base/error.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
@@ -56,9 +57,27 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   return true;
 }
 
-Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
-               const std::function<Predictor&()>& predictor, std::string& found, Diagnostics& diagnostics) {
-  const StepOptions& step = run.options.step;
+namespace {
+
+/// Returns the memory of `model`, or if it is null what is free on this machine.
+MachineMemory memory_for_plans(const DeviceOptions& devices, const Graph& graph, const Predictor* model) {
+  if (model != nullptr) return model->memory(devices);
+  try {
+    return free_memory_of(devices, graph.gpu_count());
+  } catch (const DeviceError& e) {
+    throw DeviceError(
+        fmt::format("--mini auto asks for the memory of the devices: {}\nconvnet plan takes that of "
+                    "other machines from a file, with --model",
+                    e.what()));
+  }
+}
+
+}  // namespace
+
+Graph graph_of(RequestedRun& run, bool knows_batches, const DeviceOptions& devices,
+               const std::function<Predictor&()>& predictor, const Predictor* model, std::string& found,
+               Diagnostics& diagnostics) {
+  StepOptions& step = run.options.step;
   GraphOptions options = graph_options(run.options.files, devices, step);
   Placement placement;
   if (devices.parallel == Parallel::automatic) {
@@ -72,6 +91,17 @@ Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
     options.placement = &placement;
   }
   Graph graph = checked_graph(run.files, *run.provider, options, diagnostics);
+  if (step.mini == kAutoMini) {
+    const MachineMemory memory = memory_for_plans(devices, graph, model);
+    if (memory.bytes == 0)
+      throw InputError("--mini auto: the model has no 'memory', the bytes of a device, which says what fits");
+    std::string note;
+    step.mini = choose_minibatch(
+        graph, *run.provider, devices, step, memory,
+        knows_batches ? largest_batches(*run.provider, run.options.data) : LargestBatches{}, note);
+    run.texts["mini"] = std::to_string(step.mini);
+    fmt::print(stderr, "{}\n", note);
+  }
   check_microbatches(graph, step);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   check_layer_names(run, graph);

@@ -25,9 +25,12 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics);
 
 /// Builds the graph of the net. With --parallel auto, layers run where they did in the checkpoint's run if
 /// that was on the same devices; else a search with `predictor` places them, and `found` becomes a line about
-/// the search.
-Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
-               const std::function<Predictor&()>& predictor, std::string& found, Diagnostics& diagnostics);
+/// the search. With --mini auto, chooses the minibatch, and prints a line about it on stderr: for the memory
+/// of `model`, or if it is null for what is free here. `knows_batches` is what open_planned_run() has
+/// returned.
+Graph graph_of(RequestedRun& run, bool knows_batches, const DeviceOptions& devices,
+               const std::function<Predictor&()>& predictor, const Predictor* model, std::string& found,
+               Diagnostics& diagnostics);
 
 /// Throws InputError if --init-from names a file whose weights the net could not begin with.
 void check_init_from(const RequestedRun& run, const Graph& graph, const PlanSet& plans);

@@ -9,7 +9,11 @@
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/trained_net.h"
+#include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/input_data.h"
+#include "convnet/show/cam.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/image_predictions.h"
@@ -17,6 +21,8 @@
 #include "convnet/show/picture_canvas.h"
 #include "convnet/train/options.h"
 #include "convnet/train/stored_options.h"
+#include "providers/crop.h"
+#include "providers/file_images.h"
 
 namespace convnet {
 namespace {
@@ -24,7 +30,8 @@ namespace {
 struct ShowOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   CheckpointOptions checkpoints;
-  std::string show_cost, show_filters, show_preds, save_costs, save_preds, html, out;
+  std::string show_cost, show_filters, show_preds, cam, cam_layer, cam_class, save_costs, save_preds, html,
+      out;
   int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
   bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
        only_errors = false;
@@ -81,6 +88,23 @@ const OptionTable<ShowOptions>& options_of_show() {
                    .doc = "softmax layer whose five best classes of eight random test images to draw"}),
               unsaved_option("only-errors", &ShowOptions::only_errors,
                              {.fallback = "0", .doc = "only images whose best class is wrong"}),
+              unsaved_option(
+                  "cam", &ShowOptions::cam,
+                  {.fallback = "",
+                   .unit = "image",
+                   .doc = "photograph to draw with the pixels that spoke for its class (Grad-CAM); an "
+                          "image, or x.npy, whose first record is taken"}),
+              unsaved_option(
+                  "cam-layer", &ShowOptions::cam_layer,
+                  {.fallback = "",
+                   .unit = "layer",
+                   .doc = "layer whose maps --cam weighs; without it the last one with maps of more than "
+                          "one pixel"}),
+              unsaved_option(
+                  "cam-class", &ShowOptions::cam_class,
+                  {.fallback = "",
+                   .unit = "class",
+                   .doc = "name or number of the class for --cam; without it the most probable one"}),
               unsaved_option("save-preds", &ShowOptions::save_preds,
                              {.fallback = "",
                               .unit = "file",
@@ -89,10 +113,11 @@ const OptionTable<ShowOptions>& options_of_show() {
                              {.fallback = "",
                               .unit = "file",
                               .doc = "CSV file for the costs of every batch and test of the run so far"}),
-              unsaved_option("out", &ShowOptions::out,
-                             {.fallback = "",
-                              .unit = "file",
-                              .doc = "the picture's file instead of cost.png, filters.png or preds.png"}),
+              unsaved_option(
+                  "out", &ShowOptions::out,
+                  {.fallback = "",
+                   .unit = "file",
+                   .doc = "the picture's file instead of cost.png, filters.png, preds.png or cam.png"}),
               unsaved_option(
                   "html", &ShowOptions::html,
                   {.fallback = "",
@@ -119,6 +144,8 @@ void check_used(const OptionTexts& given) {
                                          {"yuv-to-rgb", {"show-filters"}},
                                          {"channels", {"show-filters"}},
                                          {"local-plane", {"show-filters"}},
+                                         {"cam-layer", {"cam"}},
+                                         {"cam-class", {"cam"}},
                                          {"only-errors", {"show-preds", "html"}},
                                          {"test-range", tested},
                                          {"mini", tested},
@@ -195,6 +222,35 @@ void write_predictions(const Run& run, const ShowOptions& asked, const ImagePred
         fmt::format("{} of {} test images", chosen.size(), predictions.images.size()));
 }
 
+/// Draws which pixels of the image that --cam names spoke for its class. The data set is not needed.
+void write_cam(const ShowOptions& asked, const OptionTexts& given, const std::string& path) {
+  OptionTexts own;
+  for (const char* const option : {"gpu", "device", "threads"})
+    if (const auto text = given.find(option); text != given.end()) own.insert(*text);
+  const TrainedNet trained = open_trained_net(given.at("load-file"), own);
+  const std::vector<FileImage> images = images_in_file(asked.cam, trained.set);
+  if (images.empty()) throw InputError(asked.cam + ": has no image");
+  const auto provider = make_files_provider({images[0]}, trained.set, image_options(trained.options.data));
+  const Graph graph = graph_of(trained, provider->matrices());
+  PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *provider);
+  CamNet cam(trained.checkpoint, graph, *provider, trained.options.devices, trained.options.step, statistics,
+             asked.cam_layer, "");
+  const std::int64_t cls = asked.cam_class.empty() ? -1 : class_of(cam.classifier(), asked.cam_class);
+  const DataBatch batch = provider->read({1, 0}, statistics);
+  std::vector<const std::byte*> matrices;
+  for (const auto& matrix : batch.matrices) matrices.push_back(matrix.data());
+  const CamMap map = cam.map_of(matrices, cls);
+  statistics.mean.clear();  // so that the provider does not subtract it either
+  const MatrixInfo& info = provider->matrices()[0];
+  const Picture picture = picture_of(seen_pixels(provider->read({1, 0}, statistics), info, 0), info);
+  write(path, draw_cam(picture, map).png(),
+        fmt::format("Grad-CAM of {} for '{}' ({:.1f} %), by {} of '{}'", images[0].name(),
+                    cam.classifier().class_names.at(map.cls), 100 * map.probability, cam.maps_text(),
+                    cam.layer()));
+  if (std::all_of(map.values.begin(), map.values.end(), [](float value) { return value == 0; }))
+    fmt::print(stderr, "warning: no pixel spoke for this class in '{}'\n", cam.layer());
+}
+
 /// Writes the page of several runs.
 void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   constexpr std::size_t kMostRuns = 32;
@@ -235,10 +291,12 @@ void show_command(const std::vector<std::string>& args) {
   require_options(given, {"load-file"},
                   "; usage: convnet show CHECKPOINT [options], or convnet show RUN1 RUN2 ... --html FILE");
   const ShowOptions asked = options_of_show().parse(given);
-  const int pictures = !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty();
+  const int pictures =
+      !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty() + !asked.cam.empty();
   if (pictures == 0 && asked.html.empty() && asked.save_preds.empty() && asked.save_costs.empty())
     throw InputError(
-        "nothing to show: --show-cost NAME, --show-filters LAYER or --show-preds SOFTMAX draw a picture, "
+        "nothing to show: --show-cost NAME, --show-filters LAYER, --show-preds SOFTMAX or --cam IMAGE draw a "
+        "picture, "
         "--save-costs, --save-preds and --html write a file");
   if (!asked.out.empty() && pictures != 1)
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
@@ -250,7 +308,11 @@ void show_command(const std::vector<std::string>& args) {
                  {"--save-costs", asked.save_costs, "costs are to be written to", kCostsBegin},
                  {"--save-preds", asked.save_preds, "predictions are to be written to", kPredictionsBegin},
                  {"--html", asked.html, "the page is to be written to", kPageBegins}},
-                {find_checkpoint(given.at("load-file"))});
+                {find_checkpoint(given.at("load-file")), asked.cam});
+  if (!asked.cam.empty()) write_cam(asked, given, picture_name("cam.png"));
+  if (pictures == !asked.cam.empty() && asked.html.empty() && asked.save_preds.empty() &&
+      asked.save_costs.empty())
+    return;
   const Run run = open_run(read_run_checkpoint(given.at("load-file")), given);
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
@@ -261,6 +323,7 @@ void show_command(const std::vector<std::string>& args) {
   if (!asked.show_filters.empty()) write_filters(run, asked, given, picture_name("filters.png"));
 
   PagePredictions tested;
+  tested.softmax = asked.show_preds;
   tested.only_errors = asked.only_errors;
   const bool demanded = !asked.show_preds.empty() || !asked.save_preds.empty();
   if (demanded || !asked.html.empty()) {
@@ -270,6 +333,13 @@ void show_command(const std::vector<std::string>& args) {
       if (demanded) throw;
       tested.missing = e.what();
       fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
+    }
+  }
+  if (!asked.html.empty()) {
+    try {
+      tested.scores = score_targets(run);
+    } catch (const std::runtime_error& e) {
+      fmt::print(stderr, "warning: no scores of tags and numbers: {}\n", e.what());
     }
   }
   if (!asked.show_preds.empty())

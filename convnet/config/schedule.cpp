@@ -174,7 +174,7 @@ void Schedule::set(const std::string& argument, const std::string& value) {
 
 double Schedule::at(const TrainingProgress& progress) const {
   const double rate = progress.factor * without_warmup(progress);
-  if (warmup_ == 0) return rate;
+  if (warmup_ == 0 || progress.warmed_up) return rate;
   // The progress at the end of this minibatch (or of this batch, in epochs), so that no step has a rate of 0.
   const double reached = in_minibatches_ ? progress.minibatches + 1 : progress.epochs + progress.batch_epochs;
   return rate * std::clamp(reached / warmup_, 0.0, 1.0);

@@ -20,7 +20,8 @@ struct TrainingProgress {
   double epochs = 0;        ///< finished epochs, with fractions
   double batch_epochs = 0;  ///< one batch, as a fraction of an epoch
   double minibatches = 0;   ///< number of finished minibatches
-  double factor = 1;        ///< factor of all rates (--plateau)
+  double factor = 1;        ///< factor of all rates (--rate-factor, --plateau)
+  bool warmed_up = false;   ///< leaves warm-ups out
 };
 
 /// A rate as a function of the progress of training.

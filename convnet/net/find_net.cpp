@@ -72,6 +72,12 @@ void add_parameters(OptionTexts& texts) {
   if (fs::exists(file, ignored)) texts["layer-params"] = file.filename().string();
 }
 
+bool names_ready_net(OptionTexts texts) {
+  if (texts.contains("layer-params")) return false;
+  add_parameters(texts);
+  return texts.contains("layer-params");
+}
+
 std::string short_net_name(const std::string& file) {
   std::string name = file;
   for (const std::string suffix : {kExtension, kImageNet})

@@ -26,6 +26,10 @@ std::string installed_nets();
 /// if there is no such file or net, but one whose name is near.
 void add_parameters(OptionTexts& texts);
 
+/// Returns whether options name a net in installed_nets() and leave its parameters to add_parameters().
+/// Throws InputError as that does.
+bool names_ready_net(OptionTexts texts);
+
 /// Returns the short name of a definition in installed_nets(): "resnet18" of "resnet18-imagenet.cfg".
 std::string short_net_name(const std::string& file);
 

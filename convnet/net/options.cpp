@@ -329,14 +329,18 @@ const OptionTable<DeviceOptions>& device_options() {
   return table;
 }
 
-const OptionTable<StepOptions>& step_options() {
-  static const OptionTable<StepOptions> table({
-      option("mini", &StepOptions::mini,
-             {.fallback = "128",
-              .min = 1,
-              .max = 1 << 24,
-              .unit = "images",
-              .doc = "minibatch size over all devices together"}),
+namespace {
+
+std::string parse_mini(const std::string& text, const ParamSpec& rules, int& mini) {
+  if (text != "auto") return parse_value(text, rules, mini);
+  mini = kAutoMini;
+  return "";
+}
+
+/// Makes the table of StepOptions around its first option.
+OptionTable<StepOptions> step_table(OptionSpec mini) {
+  return OptionTable<StepOptions>({
+      std::move(mini),
       option("microbatches", &StepOptions::microbatches,
              {.fallback = "1",
               .min = 1,
@@ -368,6 +372,30 @@ const OptionTable<StepOptions>& step_options() {
               .doc = "keep exponential running averages of the weights (EMA), which tests and checkpoints "
                      "use; the decay of a minibatch, like 0.999; 0: none"}),
   });
+}
+
+}  // namespace
+
+const OptionTable<StepOptions>& step_options() {
+  static const OptionTable<StepOptions> table =
+      step_table(option("mini", &StepOptions::mini,
+                        {.fallback = "128",
+                         .min = 1,
+                         .max = 1 << 24,
+                         .unit = "images",
+                         .doc = "minibatch size over all devices together"}));
+  return table;
+}
+
+const OptionTable<StepOptions>& step_options_with_auto() {
+  static const OptionTable<StepOptions> table = step_table(parsed_option(
+      "mini", &StepOptions::mini, parse_mini,
+      {.fallback = "128",
+       .min = 1,
+       .max = 1 << 24,
+       .unit = "images",
+       .doc = "minibatch size over all devices together; auto: as large as the free memory and the batches "
+              "of the data set allow, a power of two for each device"}));
   return table;
 }
 

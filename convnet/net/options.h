@@ -85,6 +85,9 @@ struct DeviceOptions {
 };
 const OptionTable<DeviceOptions>& device_options();
 
+/// StepOptions::mini for --mini auto, until choose_minibatch() has chosen one.
+inline constexpr int kAutoMini = 0;
+
 /// The minibatch of a step, and how it is computed.
 struct StepOptions {
   static constexpr OptionGroup group = OptionGroup::training;
@@ -97,6 +100,8 @@ struct StepOptions {
   bool operator==(const StepOptions&) const = default;
 };
 const OptionTable<StepOptions>& step_options();
+/// Returns the table of commands that know what a minibatch takes: their --mini may be auto.
+const OptionTable<StepOptions>& step_options_with_auto();
 
 /// How much a command prints about its work.
 struct ReportOptions {

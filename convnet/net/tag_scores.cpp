@@ -71,15 +71,9 @@ TagScore TagScores::score(std::size_t tag) const {
   return score;
 }
 
-std::vector<TagScore> TagScores::by_tag() const {
-  std::vector<TagScore> scores;
-  for (std::size_t tag = 0; tag < answers_.size(); ++tag)
-    if (const TagScore of_tag = score(tag); of_tag.images > 0) scores.push_back(of_tag);
-  return scores;
-}
-
-TagMeans TagScores::means() const {
-  TagMeans means;
+TagResults TagScores::results() const {
+  TagResults results;
+  TagMeans& means = results.means;
   std::int64_t right = 0, images = 0, taken = 0;
   for (std::size_t tag = 0; tag < answers_.size(); ++tag) {
     const TagScore s = score(tag);
@@ -90,16 +84,17 @@ TagMeans TagScores::means() const {
     ++means.tags;
     means.average_precision += s.average_precision;
     means.f1 += s.f1();
+    results.tags.push_back(s);
   }
   const double count = std::max(1.0, static_cast<double>(means.tags));
   means.average_precision /= count;
   means.f1 /= count;
   means.pooled_f1 = f1_of(right, images, taken);
-  return means;
+  return results;
 }
 
 std::string TagScores::table(std::size_t most) const {
-  std::vector<TagScore> rows = by_tag();
+  auto [rows, all] = results();
   std::stable_sort(rows.begin(), rows.end(), [](const TagScore& a, const TagScore& b) {
     return a.average_precision < b.average_precision;
   });
@@ -116,7 +111,6 @@ std::string TagScores::table(std::size_t most) const {
                         row.average_precision, row.precision(), row.recall(), row.f1(), row.images,
                         row.best_threshold, row.best_f1);
   if (left > 0) text += fmt::format("  and {} more tags; --json 1 has all\n", left);
-  const TagMeans all = means();
   return text +
          fmt::format(
              "Means over {} tag{}: average precision (mAP) {:.4f}, F1 {:.4f}; F1 of all pairs {:.4f}\n",

@@ -47,6 +47,12 @@ struct TagMeans {
   double pooled_f1 = 0;          ///< F1 of all pairs of an image and a tag, also of other tags (micro)
 };
 
+/// The scores of each tag that some images have, by tag, and their means.
+struct TagResults {
+  std::vector<TagScore> tags;
+  TagMeans means;
+};
+
 /// Collects the probabilities and targets of a test's images.
 class TagScores {
  public:
@@ -58,11 +64,10 @@ class TagScores {
 
   double threshold() const { return threshold_; }
   const std::vector<std::string>& names() const { return names_; }
-  /// Returns the scores of each tag that some images have, by tag.
-  std::vector<TagScore> by_tag() const;
-  TagMeans means() const;
-  /// Returns a line for each tag that some images have, the worst average precision first, at most `most`,
-  /// and a line with the means.
+  /// Computes the scores, for which the images are sorted once for each tag.
+  TagResults results() const;
+  /// Computes the scores, and returns a line for each tag that some images have, the worst average precision
+  /// first, at most `most`, and a line with the means.
   std::string table(std::size_t most) const;
 
  private:

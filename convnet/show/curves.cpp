@@ -170,7 +170,8 @@ double factor_after(const Plateau& plateau, double done, const BatchRange& train
 
 }  // namespace
 
-Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs) {
+Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs,
+                 double factor) {
   constexpr int kSteps = 200;
   struct Group {
     const Schedule* schedule;
@@ -207,7 +208,7 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
       const double done = finished * i / kSteps;
       TrainingProgress progress = TrainingProgress::after(done, batches, epochs);
       progress.minibatches = static_cast<double>(state.iteration) * i / kSteps;
-      progress.factor = factor_after(state.plateau, done, train_range);
+      progress.factor = factor * factor_after(state.plateau, done, train_range);
       series.points.push_back({done / batches, group.schedule->at(progress)});
       series.labels.push_back(fmt::format("epoch {:.2f}", done / batches));
     }

@@ -30,7 +30,9 @@ inline constexpr const char* kCostsBegin = "epoch,batch,";
 std::string costs_csv(const TrainingState& state, const Graph& graph);
 
 /// Makes a chart of the learning rates until now, with a series for each schedule, at most eight. `epochs` is
-/// the length of the whole run. The chart has no series if nothing learns or nothing was trained.
-Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs);
+/// the length of the whole run, and `factor` the run's --rate-factor. The chart has no series if nothing
+/// learns or nothing was trained.
+Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs,
+                 double factor = 1);
 
 }  // namespace convnet

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -20,6 +22,24 @@ namespace convnet {
 namespace {
 
 constexpr std::size_t kBest = 5;
+
+/// Reads a batch as tests see it.
+DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
+  return run.provider->read({batch, 0}, statistics);
+}
+
+PixelStatistics statistics_of(const Run& run) {
+  return saved_statistics(run.checkpoint, run.options.data, *run.provider);
+}
+
+Color mixed(Color a, Color b, double share) {
+  const auto mix = [&](std::uint8_t from, std::uint8_t to) {
+    return static_cast<std::uint8_t>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0)));
+  };
+  return {mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b)};
+}
+
+}  // namespace
 
 Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   if (info.type == DataType::f32) {
@@ -43,24 +63,6 @@ Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   return picture;
 }
 
-/// Reads a batch as tests see it.
-DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
-  return run.provider->read({batch, 0}, statistics);
-}
-
-PixelStatistics statistics_of(const Run& run) {
-  return saved_statistics(run.checkpoint, run.options.data, *run.provider);
-}
-
-Color mixed(Color a, Color b, double share) {
-  const auto mix = [&](std::uint8_t from, std::uint8_t to) {
-    return static_cast<std::uint8_t>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0)));
-  };
-  return {mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b)};
-}
-
-}  // namespace
-
 std::vector<std::size_t> ImagePredictions::best(std::size_t image, std::size_t count) const {
   return best_outputs({probabilities.data() + image * classes.size(), classes.size()}, count);
 }
@@ -76,7 +78,20 @@ Classifier classifier_of(const Run& run, const std::string& softmax) {
   return find_classifier_of(run.graph, run.matrices, softmax);
 }
 
-ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches) {
+namespace {
+
+/// A step of a test that has ended.
+struct TestStep {
+  int batch = 0;
+  std::int64_t first = 0, images = 0;  ///< of the batch
+  const Plan& plan;
+  const std::vector<const std::byte*>& matrices;
+  const OutputReader& outputs;  ///< of the layers that were asked for
+};
+
+/// Tests the net on `batches`, and calls `use` after each step.
+void test_net(const Run& run, const std::vector<std::string>& layers, const BatchRange& batches,
+              const std::function<void(const TestStep&)>& use) {
   if (!run.provider) throw InputError(run.no_provider);
   const PixelStatistics statistics = statistics_of(run);
   const std::vector<MatrixInfo>& infos = run.provider->matrices();
@@ -84,9 +99,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
   net.prepare(Phase::test,
               std::min<std::int64_t>(run.options.step.mini, run.provider->images_in(batches.first)));
   net.load(run.checkpoint.tensors, run.checkpoint.file);
-  OutputReader reader(net, {classifier.softmax});
-  ImagePredictions result;
-  result.classes = classifier.class_names;
+  OutputReader reader(net, layers);
   for (int batch = batches.first; batch <= batches.last; ++batch) {
     const DataBatch data = load_test_batch(run, statistics, batch);
     ProgressLine line(fmt::format("test {}...", batch));
@@ -99,19 +112,39 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
       inputs.rates = net.rates(0);
       if (!net.run(plan, inputs, nullptr, reader.reading(plan)).finite())
         throw RunError(fmt::format("a cost is not finite (NaN or infinity) in test batch {}", batch));
-      result.probabilities.insert(result.probabilities.end(), reader.values(0).begin(),
-                                  reader.values(0).end());
-      for (std::int64_t i = 0; i < images; ++i) {
-        std::int32_t label = 0;
-        std::memcpy(&label, inputs.matrices[classifier.labels] + i * infos[classifier.labels].image_bytes(),
-                    sizeof label);
-        result.images.push_back({batch, first + i, label, run.provider->image_name(batch, first + i)});
-      }
+      use({batch, first, images, plan, inputs.matrices, reader});
       first += images;
       line.show(first, data.images, first);
     }
   }
+}
+
+}  // namespace
+
+ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches) {
+  ImagePredictions result;
+  result.classes = classifier.class_names;
+  test_net(run, {classifier.softmax}, batches, [&](const TestStep& step) {
+    const std::vector<float>& values = step.outputs.values(0);
+    result.probabilities.insert(result.probabilities.end(), values.begin(), values.end());
+    const std::int64_t bytes = run.provider->matrices()[classifier.labels].image_bytes();
+    for (std::int64_t i = 0; i < step.images; ++i) {
+      std::int32_t label = 0;
+      std::memcpy(&label, step.matrices[classifier.labels] + i * bytes, sizeof label);
+      const std::int64_t place = step.first + i;
+      result.images.push_back({step.batch, place, label, run.provider->image_name(step.batch, place)});
+    }
+  });
   return result;
+}
+
+TargetScores score_targets(const Run& run) {
+  constexpr double kThreshold = 0.5;
+  TargetScores scores(run.graph, run.matrices, kThreshold);
+  if (scores.empty()) return scores;
+  test_net(run, scores.layers(), run.options.data.test_range,
+           [&](const TestStep& step) { scores.add(step.outputs, 0, step.plan, step.matrices); });
+  return scores;
 }
 
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convnet/net/predictions.h"
+#include "convnet/net/target_scores.h"
 #include "convnet/show/canvas.h"
 #include "convnet/show/run.h"
 
@@ -39,9 +40,16 @@ Classifier classifier_of(const Run& run, const std::string& softmax);
 /// where an output is not finite.
 ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches);
 
+/// Tests the net on the test range, and scores its tags and numbers, if it has any. Throws as predict() does.
+TargetScores score_targets(const Run& run);
+
 /// Picks `count` random images of all, or of those whose best class is wrong; fewer if there are no more.
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,
                                        bool only_errors, std::uint64_t seed);
+
+/// Draws an image of `info.dims` with these values: grey, RGB, or else the first channel. Values that are not
+/// bytes are scaled so that the darkest is black and the brightest white.
+Picture picture_of(std::vector<float> values, const MatrixInfo& info);
 
 /// Draws images as the net sees them, but without the mean subtracted: grey, RGB, or else the first channel.
 /// Pixels that are not bytes are scaled so that the darkest is black and the brightest white.

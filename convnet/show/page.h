@@ -13,8 +13,10 @@ namespace convnet {
 /// A net's predictions for the test range, or the reason why there are none.
 struct PagePredictions {
   std::optional<ImagePredictions> predictions;
-  bool only_errors = false;  ///< show images whose best class is wrong
-  std::string missing;       ///< the reason why there are none
+  std::optional<TargetScores> scores = {};  ///< of tags and numbers
+  std::string softmax = {};                 ///< of the predictions, as in classifier_of()
+  bool only_errors = false;                 ///< show images whose best class is wrong
+  std::string missing;                      ///< the reason why there are none
 };
 
 /// All pages begin so (OutputOption::begins).

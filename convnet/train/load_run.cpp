@@ -8,11 +8,14 @@
 #include <mutex>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/find_net.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/outputs.h"
@@ -24,14 +27,16 @@
 namespace convnet {
 namespace {
 
-void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
+/// `has_folder`: the run has a folder that no option names.
+void require_train_options(const OptionTexts& texts, const TrainOptions& given, bool has_folder) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
   // Without both, choose_ranges() takes what there is.
   const bool any_range = names_ranges(texts);
   if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
-  if (any_range && !given.check_grads) required.emplace_back("test-range");
+  const bool tests = !given.check_grads && !given.find_rate;
+  if (any_range && tests) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
-  if (!given.check_grads && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
+  if (tests && !has_folder && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
     required.emplace_back("save-file FOLDER (or --save-path)");
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
@@ -79,16 +84,21 @@ std::string defaults_text(const TrainOptions& options, const OptionTexts& texts)
 /// Gives a new run the options that its command line lacks where the defaults of cuda-convnet2 do not suit
 /// it: those are made for batches of thousands of images. Checkpoints hold them like options that are given.
 /// Returns a note about them; "" if there are none.
-std::string choose_defaults(RequestedRun& run) {
+std::string choose_defaults(LoadedRun& run) {
   constexpr int kEpochs = 90;  // as many as PyTorch's example for ImageNet
   TrainOptions& options = run.options;
+  // A command line that names only a net and its data leaves the rest to the program.
+  if (run.by_name && !run.texts.contains("keep-best"))
+    options.checkpoints.keep_best = find_watched_cost("", run.graph).layer;
   const std::string comparing = compares_tests(options);
   const bool files = run.provider->reads_files(), each_epoch = files || !comparing.empty();
   std::vector<std::string> chosen;
   const auto choose = [&](const char* key, int value) {
     return run.texts.try_emplace(key, std::to_string(value)).second;
   };
-  if (files && choose("epochs", kEpochs)) {
+  if (run.by_name && run.texts.try_emplace("keep-best", options.checkpoints.keep_best).second)
+    chosen.push_back("--keep-best " + options.checkpoints.keep_best);
+  if ((files || run.by_name) && choose("epochs", kEpochs)) {
     options.epochs = kEpochs;
     chosen.push_back(fmt::format("--epochs {}", kEpochs));
   }
@@ -102,7 +112,10 @@ std::string choose_defaults(RequestedRun& run) {
       chosen.emplace_back("--test-one 0 (each test uses all test batches)");
   }
   if (chosen.empty()) return "";
-  return fmt::format("Not given, and chosen for {}: {}", files ? "folders and tars of images" : comparing,
+  return fmt::format("Not given, and chosen for {}: {}",
+                     files         ? "folders and tars of images"
+                     : run.by_name ? "a net that is given by its name"
+                                   : comparing,
                      join(chosen));
 }
 
@@ -117,7 +130,7 @@ std::string unlike_tests_text(const TrainOptions& options) {
 }
 
 /// Chooses when the run tests, and notes what its user may not expect of that.
-void choose_tests(RequestedRun& run) {
+void choose_tests(LoadedRun& run) {
   TrainOptions& options = run.options;
   if (!run.checkpoint) add_note(run.notes, choose_defaults(run));
   add_note(run.notes, defaults_text(options, run.texts));
@@ -220,6 +233,19 @@ void load_data(LoadedRun& run) {
         run.train_images, before, run.checkpoint->file);
 }
 
+/// Chooses the minibatch if --mini is auto. Checkpoints hold it like one that is given.
+void choose_mini(LoadedRun& run, Processes* processes) {
+  if (run.options.step.mini != kAutoMini) return;
+  const DeviceOptions& devices = run.options.devices;
+  MachineMemory memory;
+  run_collectively(processes, [&] { memory = free_memory_of(devices, run.graph.gpu_count(), processes); });
+  std::string note;
+  run.options.step.mini = choose_minibatch(run.graph, *run.provider, devices, run.options.step, memory,
+                                           largest_batches(*run.provider, run.options.data), note, processes);
+  run.texts["mini"] = std::to_string(run.options.step.mini);
+  add_note(run.notes, note);
+}
+
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
 /// Measures weights of classes that the data set decides.
 void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
@@ -231,6 +257,7 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
     graph_of.placement = &placement;
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
+  choose_mini(run, processes);
   check_microbatches(run.graph, run.options.step);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (run.options.tests.only_tests()) return;  // they count every image alike
@@ -268,9 +295,14 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (processes != nullptr) processes->set_stall_seconds(first.devices.stall_timeout);
   if (processes != nullptr && first.check_grads)
     throw InputError("--check-grads works in one process; the gradients of several are the same");
+  run.by_name = first.trains() && names_ready_net(given);
   if (first.trains() && is_first) {
     const std::lock_guard guard(claiming);
     run.folder = claim_run_folder(first.checkpoints);
+    if (run.by_name && !run.folder) {
+      run.folder = std::make_unique<RunFolder>(usual_run_folder(given), RunFolder::Name::numbered);
+      add_note(run.notes, "Not given, and chosen: --save-file " + shell_word(run.folder->path()));
+    }
     claimed = run.folder.get();
   }
   read_options(run, given, processes);
@@ -279,10 +311,10 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     processes->set_uses_nccl(run.options.devices.nccl);
   }
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
-  require_train_options(run.texts, first);
+  require_train_options(run.texts, first, run.by_name);
   run.options.devices = with_devices(run.options.devices, processes);
-  // A gradient check makes a plan for tests, but does not test.
-  if (run.options.check_grads && !run.texts.contains("test-range"))
+  // These make a plan for tests, but do not test.
+  if ((run.options.check_grads || run.options.find_rate) && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
   const std::string batches = choose_ranges(run.options.data, run.texts);
   if (run.folder && !run.options.tensorboard.empty()) {
@@ -301,9 +333,9 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   load_data(run);
+  make_graph(run, processes, diagnostics);
   if (run.options.trains()) choose_tests(run);
   run.saved_options = saved_of(run.texts);
-  make_graph(run, processes, diagnostics);
   check_layer_names(run, run.graph);
   if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));

@@ -13,9 +13,10 @@ namespace convnet {
 
 /// A run that has been read and checked.
 struct LoadedRun : RequestedRun {
-  OptionTexts saved_options;      ///< the options that the run's checkpoints store
+  bool by_name = false;       ///< the command line names a net that comes with the program, and no parameters
+  OptionTexts saved_options;  ///< the options that the run's checkpoints store
   std::int64_t train_images = 0;  ///< images of the training range, as the data set tells before it is read
-  std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
+  std::unique_ptr<RunFolder> folder;   ///< null unless the run trains
   std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
   Graph graph;
   std::string placement;  ///< placement_text() of what a search found; empty if there was no search

@@ -12,6 +12,14 @@
 namespace convnet {
 
 const OptionTable<CheckpointOptions>& checkpoint_options() {
+  OptionSpec keep_best = option(
+      "keep-best", &CheckpointOptions::keep_best,
+      {.fallback = "",
+       .unit = "layer",
+       .doc = "cost layer whose best test keeps its checkpoint, as best.safetensors beside the newest "
+              "ones: LAYER or LAYER.error by its error, LAYER.cost by its cost; empty: none, which is the "
+              "default unless a net is given by its name alone"});
+  keep_best.may_be_empty = true;
   static const OptionTable<CheckpointOptions> table({
       of_output(option("save-path", &CheckpointOptions::save_path,
                        {.fallback = "",
@@ -42,11 +50,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
               .unit = "batches",
               .doc = "batches between checkpoints that are saved besides those after tests, whatever "
                      "--max-test-err says; 0: only after tests"}),
-      option("keep-best", &CheckpointOptions::keep_best,
-             {.fallback = "",
-              .unit = "layer",
-              .doc = "cost layer whose best test keeps its checkpoint, as best.safetensors beside the newest "
-                     "ones: LAYER or LAYER.error by its error, LAYER.cost by its cost; empty: none"}),
+      std::move(keep_best),
       of_original(option(
           "max-test-err", &CheckpointOptions::max_test_err,
           {.fallback = "0",
@@ -75,7 +79,8 @@ const OptionTable<TestOptions>& test_options() {
                      {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}),
       unsaved_option("json", &TestOptions::json,
                      {.fallback = "0",
-                      .doc = "with --test-only: print one JSON object with its results and nothing else"}),
+                      .doc = "with --test-only or --find-rate: print one JSON object with the results and "
+                             "nothing else"}),
       of_original(unsaved_option(
           "write-features", &TestOptions::write_features,
           {.fallback = "",
@@ -121,7 +126,8 @@ const OptionTable<TrainOptions>& train_options() {
                {.fallback = "50000",
                 .min = 0,
                 .max = 1e9,
-                .doc = "passes over the training range; by default 90 for folders and tars of images"}),
+                .doc = "passes over the training range; by default 90 for folders and tars of images and for "
+                       "a net that is given by its name alone"}),
         option(
             "test-freq", &TrainOptions::test_freq,
             {.fallback = "57",
@@ -147,6 +153,16 @@ const OptionTable<TrainOptions>& train_options() {
                               "--patience counts them, and again after as many more; the product of the "
                               "factors stays at or "
                               "above least, like 0.1,5,0.001; 0: never"}),
+        option("rate-factor", &TrainOptions::rate_factor,
+               {.fallback = "1",
+                .min = 1e-9,
+                .max = 1e9,
+                .unit = "factor",
+                .doc = "multiplies all learning rates of the parameter file; --find-rate suggests one"}),
+        unsaved_option("find-rate", &TrainOptions::find_rate,
+                       {.fallback = "0",
+                        .doc = "look for learning rates instead of training: train at ever higher ones until "
+                               "the cost explodes, print its curve and a --rate-factor, and save nothing"}),
         parsed_option("time-limit", &TrainOptions::time_limit,
                       [](const std::string& text, const ParamSpec&, double& seconds) {
                         return parse_time(text, seconds);
@@ -172,7 +188,7 @@ const OptionTable<TrainOptions>& train_options() {
     }
     return OptionTable<TrainOptions>()
         .add(&TrainOptions::files, net_file_options())
-        .add(&TrainOptions::step, step_options())
+        .add(&TrainOptions::step, step_options_with_auto())
         .add(&TrainOptions::data, data_options())
         .add(&TrainOptions::checkpoints, checkpoint_options())
         .add(std::move(own))
@@ -248,6 +264,11 @@ std::string parse_time(const std::string& text, double& seconds) {
 
 std::string TrainOptions::time_limit_text() const { return clock_text(std::max(1.0, time_limit)); }
 
+std::string TrainOptions::instead() const {
+  if (check_grads) return "--check-grads";
+  return find_rate ? "--find-rate" : tests.test_option();
+}
+
 std::string TestOptions::test_option() const {
   if (test_only) return "--test-only";
   if (!write_features.empty()) return "--write-features";
@@ -269,11 +290,12 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
     wrong.push_back("--patience " + std::to_string(options.patience) + " ends training before --plateau " +
                     plateau_text(options.plateau) + " lowers the learning rates; it should be above " +
                     std::to_string(options.plateau.tests));
-  if (tests.json && !tests.test_only)
-    wrong.emplace_back("--json prints the results of --test-only 1; other runs of train print lines");
+  if (tests.json && !tests.test_only && !options.find_rate)
+    wrong.emplace_back(
+        "--json prints the results of --test-only 1 or --find-rate 1; other runs of train print lines");
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
-  // Gradients are checked on the images of training, of which each has one view.
-  if (options.check_grads) options.data.multiview_test = false;
+  // These use the images of training, of which each has one view.
+  if (options.check_grads || options.find_rate) options.data.multiview_test = false;
   return options;
 }
 

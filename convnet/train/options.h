@@ -46,16 +46,19 @@ struct TrainOptions {
   int epochs = 50000, patience = 0;
   int test_freq = 57;  ///< 0: at the end of each epoch; a run that is loaded has the number of its batches
   PlateauOptions plateau;
-  double time_limit = 0;  ///< seconds since the program began; 0: none
+  double rate_factor = 1;  ///< factor of all learning rates of the parameter file
+  double time_limit = 0;   ///< seconds since the program began; 0: none
   std::string tensorboard;
-  bool check_grads = false;
+  bool check_grads = false, find_rate = false;
   TestOptions tests;
   DeviceOptions devices;
   ReportOptions report;
   /// The time limit as --time-limit takes it, 0:01 and more.
   std::string time_limit_text() const;
-  /// Returns whether the run trains; else it only tests or checks gradients.
-  bool trains() const { return !tests.only_tests() && !check_grads; }
+  /// Returns the option that makes the run do something else than train; "" if there is none.
+  std::string instead() const;
+  /// Returns whether the run trains; else it only tests, checks gradients or looks for a learning rate.
+  bool trains() const { return instead().empty(); }
   bool operator==(const TrainOptions&) const = default;
 };
 const OptionTable<TrainOptions>& train_options();

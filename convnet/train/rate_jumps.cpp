@@ -29,8 +29,9 @@ std::string rate_jump_warning(const LoadedRun& run) {
   TrainingProgress then = progress_in(batch_after(c.state.position, range_then), range_then,
                                       options_then.epochs, c.state.iteration);
   TrainingProgress now = progress_in(next, range_now, run.options.epochs, c.state.iteration);
-  then.factor = c.state.plateau.factor();
-  if (run.options.plateau.on()) now.factor = then.factor;
+  const double drops = c.state.plateau.factor();
+  then.factor = options_then.rate_factor * drops;
+  now.factor = run.options.rate_factor * (run.options.plateau.on() ? drops : 1);
   std::string first;
   int jumps = 0;
   for (const Node* layer : whole_layers(run.graph)) {
@@ -53,7 +54,7 @@ std::string rate_jump_warning(const LoadedRun& run) {
       "warning: a learning rate jumps where the run goes on: "
       "{}{}; the parameter file{} changed since the checkpoint",
       first, others,
-      now.factor != then.factor ? ", --plateau, --set or --epochs has"
+      now.factor != then.factor ? ", --rate-factor, --plateau, --set or --epochs has"
       : range_now == range_then ? ", --set or --epochs has"
                                 : ", --set, --epochs or the training range has");
 }

@@ -130,10 +130,13 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
   std::error_code none;
   const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
-  if (has_answer(graph))
-    text +=
-        fmt::format("  use it:      convnet predict {} {}...\n", has_best ? shell_word(best.string()) : run,
-                    images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
+  const std::string chosen = has_best ? shell_word(best.string()) : run;
+  if (has_answer(graph)) {
+    text += fmt::format("  use it:      convnet predict {} {}...\n", chosen,
+                        images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
+    text += fmt::format("  export it:   convnet export {} net.onnx\n", chosen);
+  }
+  text += fmt::format("  look at it:  convnet show {} --html page.html\n", run);
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
@@ -215,7 +218,8 @@ nlohmann::json errors_json(const Classifier& classifier, const Confusion& confus
 
 nlohmann::json tags_json(const TagScores& scores) {
   nlohmann::json tags = nlohmann::json::array();
-  for (const TagScore& s : scores.by_tag())
+  const auto [by_tag, means] = scores.results();
+  for (const TagScore& s : by_tag)
     tags.push_back({{"tag", scores.names()[s.tag]},
                     {"index", s.tag},
                     {"images", s.images},
@@ -225,7 +229,6 @@ nlohmann::json tags_json(const TagScores& scores) {
                     {"f1", s.f1()},
                     {"best_threshold", s.best_threshold},
                     {"best_f1", s.best_f1}});
-  const TagMeans means = scores.means();
   return {{"tags", std::move(tags)},
           {"threshold", scores.threshold()},
           {"means",
@@ -233,6 +236,26 @@ nlohmann::json tags_json(const TagScores& scores) {
             {"average_precision", means.average_precision},
             {"f1", means.f1},
             {"pooled_f1", means.pooled_f1}}}};
+}
+
+nlohmann::json number_json(const NumberScore& score) {
+  nlohmann::json json = {{"root_mean_squared_error", score.root_mean_squared_error},
+                         {"mean_absolute_error", score.mean_absolute_error},
+                         {"r2", nullptr}};
+  if (score.r2) json["r2"] = *score.r2;
+  return json;
+}
+
+nlohmann::json numbers_json(const NumberScores& scores) {
+  nlohmann::json numbers = nlohmann::json::array();
+  const std::vector<NumberScore> by_number = scores.by_number();
+  for (std::size_t i = 0; i < by_number.size(); ++i) {
+    numbers.push_back(number_json(by_number[i]));
+    numbers.back().update({{"number", scores.names()[i]}, {"index", i}});
+  }
+  return {{"images", scores.images()},
+          {"numbers", std::move(numbers)},
+          {"means", number_json(NumberScores::means(by_number))}};
 }
 
 }  // namespace
@@ -243,8 +266,10 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
       {"checkpoint", checkpoint}, {"images", test.images}, {"costs", costs_json(test, graph)}};
   for (const auto& [classifier, confusion] : outputs.counted())
     results["errors_by_class"][classifier.cost] = errors_json(classifier, confusion);
-  for (const auto& [tagger, scores] : outputs.tagged())
+  for (const auto& [tagger, scores] : outputs.targets().tagged())
     results["scores_of_tags"][tagger.cost] = tags_json(scores);
+  for (const auto& [regressor, scores] : outputs.targets().numbered())
+    results["scores_of_numbers"][regressor.cost] = numbers_json(scores);
   // Names of files and classes may have any encoding.
   return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/data_set.h"
@@ -75,6 +76,17 @@ void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, cons
   }
 }
 
+/// Gives a resumed run the minibatches that it has had, if its command line says --mini auto.
+void keep_minibatch(RequestedRun& run) {
+  const auto given = run.given.find("mini");
+  if (given == run.given.end() || given->second != "auto") return;
+  const auto then = run.checkpoint->options.find("mini");
+  const std::string mini =
+      then == run.checkpoint->options.end() ? std::to_string(StepOptions().mini) : then->second;
+  run.texts["mini"] = mini;
+  add_note(run.notes, "--mini auto: " + mini + ", as the run has begun");
+}
+
 /// Returns a note about the options that a run whose --save-file exists takes from its checkpoint; "" for
 /// none.
 std::string inherited_text(const RequestedRun& run) {
@@ -98,26 +110,31 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"patience", "ends training"},
       {"plateau", "lowers the learning rates of training"},
       {"time-limit", "ends training"}};
+  std::vector<std::string> unused;
   for (const auto& [option, use] : of_training) {
-    if (given.contains(option) && !options.trains())
-      throw InputError("--" + option + " " + use + ", and " +
-                       (options.check_grads ? "--check-grads" : options.tests.test_option()) +
+    if (!given.contains(option) || options.trains()) continue;
+    // --find-rate is added to the line of a run.
+    if (!options.find_rate)
+      throw InputError("--" + option + " " + use + ", and " + options.instead() +
                        " does not train; leave it out");
+    unused.push_back("--" + option);
   }
-  if (options.check_grads && options.tests.only_tests())
-    throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
+  std::vector<std::string> instead;
+  if (options.check_grads) instead.emplace_back("--check-grads");
+  if (options.find_rate) instead.emplace_back("--find-rate");
+  if (options.tests.only_tests()) instead.push_back(options.tests.test_option());
+  if (instead.size() > 1) throw InputError(instead[0] + " and " + instead[1] + " exclude each other");
   if (options.tests.only_tests()) {
-    std::vector<std::string> unused;
     for (const char* const option :
          {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix", "random-erasing",
           "trivial-augment", "color-jitter", "random-resized-crop", "flip"}) {
       if (given.contains(option)) unused.push_back(std::string("--") + option);
     }
     if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");
-    if (!unused.empty())
-      add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
-                                  unused.size() == 1 ? "is" : "are", options.tests.test_option()));
   }
+  if (!unused.empty())
+    add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
+                                unused.size() == 1 ? "is" : "are", options.instead()));
   if (given.contains("save-path") && given.contains("save-file"))
     add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
   if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))
@@ -239,12 +256,14 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
   if (run.checkpoint) {
     drop_options_of_provider(run.texts, given, *run.checkpoint);
+    keep_minibatch(run);
   } else {
     add_parameters(run.texts);
     add_note(run.notes, add_data_options(run.texts));
   }
   run.options = parse_train_options(run.texts);
   check_used(given, run.options, run.notes);
+  check_auto_minibatch(run.options.step, run.options.devices);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   // A run that named no ranges may have held images out, and a test of it that names some still does.

@@ -19,6 +19,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
+#include "convnet/net/find_net.h"
 #include "convnet/train/watched_cost.h"
 
 namespace convnet {
@@ -244,6 +245,22 @@ void check_run_folder(const CheckpointOptions& given) {
   const std::string& folder = given.save_file.empty() ? given.save_path : given.save_file;
   if (!folder.empty()) check_folder_writable(plain(folder), kPurpose);
   if (!given.load_file.empty() && !given.save_file.empty() && !goes_on_there(given)) check_new(given);
+}
+
+std::string usual_run_folder(const OptionTexts& given) {
+  const auto text_of = [&](const char* key) {
+    const auto found = given.find(key);
+    return found == given.end() ? "" : found->second;
+  };
+  const std::string net = short_net_name(fs::path(text_of("layer-def")).filename().string());
+  std::string data = text_of("data-provider");
+  if (const std::string path = text_of("data-path"); !path.empty()) {
+    std::error_code error;
+    const fs::path absolute = fs::absolute(path, error);
+    const fs::path last = fs::path(plain((error ? fs::path(path) : absolute).string())).filename();
+    data = last.extension() == ".tar" ? last.stem().string() : last.string();
+  }
+  return (fs::path("runs") / (data.empty() ? net : net + "-" + data)).string();
 }
 
 std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given) {

@@ -89,6 +89,10 @@ class RunFolder {
 /// locks nothing, so it cannot tell that another run saves there.
 void check_run_folder(const CheckpointOptions& given);
 
+/// Returns the path of the folder of a run that names none: runs/NET-DATA, after the net and the folder, tar
+/// or provider of the data in the options.
+std::string usual_run_folder(const OptionTexts& given);
+
 /// Claims the folder of a run: the one that --save-file names, a new one in --save-path, or the folder of
 /// --load-file. `given` are the options of the command line alone. Returns null if no option names a folder.
 /// Throws InputError as RunFolder and find_checkpoint() do.

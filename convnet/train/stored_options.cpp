@@ -21,6 +21,8 @@ std::vector<std::string> wrong_options(const OptionTexts& options) {
       wrong.push_back(fmt::format("{} is none that a run stores", excerpt(key)));
     else if (text.find('\0') != std::string::npos)
       wrong.push_back(fmt::format("--{} has a NUL", key));
+    else if (key == "mini" && text == "auto")
+      wrong.emplace_back("--mini is the number that a run has chosen, not auto");
   }
   return wrong;
 }

@@ -26,15 +26,6 @@ std::vector<TestOutputs::Counted> counted_of(std::vector<Classifier> classifiers
   return counted;
 }
 
-std::vector<TestOutputs::Tagged> tagged_of(std::vector<Tagger> taggers, double threshold) {
-  std::vector<TestOutputs::Tagged> tagged;
-  for (Tagger& tagger : taggers) {
-    TagScores scores(tagger.names, threshold);
-    tagged.push_back({std::move(tagger), std::move(scores)});
-  }
-  return tagged;
-}
-
 /// Returns the matrix to write beside features: that of the only classifier, else the first of labels.
 std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices,
                                          const std::vector<TestOutputs::Counted>& counted) {
@@ -53,11 +44,11 @@ std::vector<std::int64_t> bytes_of_images(const std::vector<MatrixInfo>& matrice
 
 std::vector<std::string> layers_to_read(const TestOptions& options,
                                         const std::vector<TestOutputs::Counted>& counted,
-                                        const std::vector<TestOutputs::Tagged>& tagged) {
+                                        const TargetScores& targets) {
   std::vector<std::string> layers;
   if (!options.write_features.empty()) layers.push_back(options.write_features);
   for (const TestOutputs::Counted& c : counted) layers.push_back(c.classifier.softmax);
-  for (const TestOutputs::Tagged& t : tagged) layers.push_back(t.tagger.layer);
+  for (const std::string& layer : targets.layers()) layers.push_back(layer);
   return layers;
 }
 
@@ -91,10 +82,10 @@ TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices
       writes_(writes),
       name_(std::move(name)),
       counted_(counted_of(tested_classifiers(net.graph(), matrices, options))),
-      tagged_(tagged_of(find_taggers(net.graph(), matrices), options.tag_threshold)),
+      targets_(net.graph(), matrices, options.tag_threshold),
       labels_(choose_labels(matrices, counted_)),
       label_bytes_(bytes_of_images(matrices)),
-      reader_(net, layers_to_read(options, counted_, tagged_)) {}
+      reader_(net, layers_to_read(options, counted_, targets_)) {}
 
 void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,
                        std::size_t layer, int number, std::int64_t images) {
@@ -142,17 +133,7 @@ void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>
     for (std::size_t i = 0; i < labels.size(); ++i)
       confusion.add(labels[i], best_output(std::span(probabilities).subspan(i * outputs, outputs)));
   }
-  for (auto& [tagger, scores] : tagged_) {
-    const std::size_t tags = tagger.names.size();
-    const std::vector<float> probabilities =
-        mean_of_views(reader_.values(layer++), static_cast<std::int64_t>(tags), plan.views);
-    std::vector<float> targets(tags);
-    for (std::size_t i = 0; i * tags < probabilities.size(); ++i) {
-      const std::int64_t row = static_cast<std::int64_t>(i) * plan.views * label_bytes_[tagger.targets];
-      std::memcpy(targets.data(), inputs[tagger.targets] + row, tags * sizeof(float));
-      scores.add(std::span(probabilities).subspan(i * tags, tags), targets);
-    }
-  }
+  targets_.add(reader_, layer, plan, inputs);
 }
 
 void TestOutputs::end_batch() {
@@ -202,9 +183,11 @@ std::string TestOutputs::errors_text() const {
         classifier.cost, confusion.table(kMostClasses), macro.classes, macro.classes == 1 ? "" : "es",
         macro.precision, macro.recall, macro.f1);
   }
-  for (const auto& [tagger, scores] : tagged_)
+  for (const auto& [tagger, scores] : targets_.tagged())
     text += fmt::format("Scores of tags ('{}', threshold {:g}, worst first):\n{}", tagger.cost,
                         scores.threshold(), scores.table(kMostClasses));
+  for (const auto& [regressor, scores] : targets_.numbered())
+    text += fmt::format("Errors of numbers ('{}'):\n{}", regressor.cost, scores.table(kMostClasses));
   return text;
 }
 

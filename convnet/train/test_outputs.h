@@ -9,7 +9,7 @@
 
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
-#include "convnet/net/tag_scores.h"
+#include "convnet/net/target_scores.h"
 #include "convnet/train/npy_writer.h"
 #include "convnet/train/options.h"
 
@@ -50,8 +50,8 @@ class TestOutputs {
 
   /// Writes the file of --confusion.
   void finish() const;
-  /// Returns the errors by class and the scores of tags as text for the terminal; "" if the net does not
-  /// classify.
+  /// Returns the errors by class and the scores of tags and numbers as text for the terminal; "" if the net
+  /// does not classify.
   std::string errors_text() const;
 
   /// A classifier, and the counts of the classes that it takes images for.
@@ -62,12 +62,8 @@ class TestOutputs {
   /// Returns the counts for the cost.logreg that --logreg-name names, or for all of them.
   const std::vector<Counted>& counted() const { return counted_; }
 
-  /// A cost.bce or cost.dce, and the scores of its tags.
-  struct Tagged {
-    Tagger tagger;
-    TagScores scores;
-  };
-  const std::vector<Tagged>& tagged() const { return tagged_; }
+  /// Returns the scores of tags and of numbers.
+  const TargetScores& targets() const { return targets_; }
 
  private:
   /// The files of the current batch for one of the reader's layers.
@@ -84,11 +80,11 @@ class TestOutputs {
   int batch_ = 0;            ///< number of the current batch
   std::int64_t images_ = 0;  ///< images in it
   std::vector<Counted> counted_;
-  std::vector<Tagged> tagged_;
+  TargetScores targets_;
   std::optional<std::size_t> labels_;  ///< the provider's matrix that is written beside features
   /// By matrix: bytes of an image; a label's first number is the class.
   std::vector<std::int64_t> label_bytes_;
-  /// Reads the layer of --write-features, then the softmax of each classifier, then the layer of each tagger.
+  /// Reads the layer of --write-features, then the softmax of each classifier, then what targets_ needs.
   OutputReader reader_;
   BatchFiles features_, probabilities_;
 };

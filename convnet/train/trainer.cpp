@@ -165,14 +165,14 @@ Position Trainer::next_batch() const { return batch_after(state_.position, train
 
 TrainingProgress Trainer::progress(const Position& work) const {
   TrainingProgress progress = progress_in(work, train_range_, options_.epochs, state_.iteration);
-  progress.factor = state_.plateau.factor();
+  progress.factor = rate_factor();
   return progress;
 }
 
 TrainingProgress Trainer::last_progress(const Position& work) const {
   const std::uint64_t before_last = std::max<std::uint64_t>(1, state_.iteration) - 1;
   TrainingProgress progress = progress_in(work, train_range_, options_.epochs, before_last);
-  progress.factor = state_.plateau.factor();
+  progress.factor = rate_factor();
   return progress;
 }
 
@@ -218,6 +218,7 @@ void Trainer::run() {
 void Trainer::run_all() {
   if (options_.tests.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
+  if (options_.find_rate) return find_rate();
   const auto start = Clock::now();
   if (options_.time_limit > 0) {
     stop_.limit_time(options_.time_limit);

@@ -55,6 +55,8 @@ class Trainer {
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
   Position next_batch() const;
+  /// Returns the factor that all learning rates of the parameter file have now.
+  double rate_factor() const { return options_.rate_factor * state_.plateau.factor(); }
   /// Returns the progress of training, in batch `work`, at which the next minibatch is trained.
   TrainingProgress progress(const Position& work) const;
   /// Returns the progress at which the last minibatch was trained, which was one of batch `work`.
@@ -78,7 +80,7 @@ class Trainer {
   bool shows_progress() const { return processes_ == nullptr; }
   /// Whether somebody reads the lines, not a program that expects those of the original.
   bool for_people() const { return shows_progress() && stdout_is_terminal(); }
-  /// Whether stdout gets the results of --test-only as JSON and nothing else.
+  /// Whether stdout gets the results of --test-only or --find-rate as JSON and nothing else.
   bool prints_json() const { return options_.tests.json; }
   /// Prints the line of a batch that took `seconds`, and what --verbose adds: among it the learning rates at
   /// `last`, those of the batch's last minibatch.
@@ -130,6 +132,8 @@ class Trainer {
   /// Calls `use`, which makes or uses board_. If event files cannot be written, the run goes on without them
   /// after a warning.
   void use_board(const std::function<void()>& use);
+  /// Trains at ever higher learning rates, and prints those to begin with. Throws RunError if it is stopped.
+  void find_rate();
   /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
   /// Returns the inputs of the step on the images of `data` from `first` on. `ahead` is the number of steps
@@ -159,7 +163,7 @@ class Trainer {
   StepProfile profile_;     ///< --profile
   double test_error_ = 0;   ///< of the last test, as --max-test-err means it
   bool best_test_ = false;  ///< the last test was the best one
-  /// Null for tests and gradient checks, and in all processes but the first.
+  /// Null if the run does not train, and in all processes but the first.
   std::unique_ptr<RunFolder> run_folder_;
   std::string folder_;                 ///< its path
   std::string last_checkpoint_;        ///< file; "" if none was read or written

@@ -48,7 +48,7 @@ void Trainer::lower_rates() {
   fmt::print(
       "Learning rates drop to {:.4g} of those in the parameter file: {} test{} without a better {} than {} "
       "(--plateau {})\n",
-      state_.plateau.factor(), options_.plateau.tests, options_.plateau.tests == 1 ? "" : "s",
+      rate_factor(), options_.plateau.tests, options_.plateau.tests == 1 ? "" : "s",
       watched_.text(net_.graph()), best_value_text(), plateau_text(options_.plateau));
   std::fflush(stdout);
 }

@@ -1,4 +1,5 @@
 // Photos whose table gives them tags or numbers, and even draws of classes.
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -104,6 +105,11 @@ TEST_CASE("photos with tags train, and tests score each tag by its name") {
   INFO(text);
   CHECK(text.find("Scores of tags ('bce', threshold 0, worst first):\n") != std::string::npos);
   CHECK(text.find("average precision (mAP) ") != std::string::npos);
+  run_well({"show", photos.folder / "run", "--html", photos.folder / "page.html"});
+  const std::string page = read_file(photos.folder / "page.html");
+  CHECK(page.find("Tags (bce)") != std::string::npos);
+  for (const std::string& name : names) CHECK(page.find("<td>" + name + "</td>") != std::string::npos);
+  CHECK(page.find("(mAP, F1)") != std::string::npos);
   const Outcome predicted = run_well({"predict", photos.folder / "run", photos.photo(0), "--json", "1"});
   const nlohmann::json classes = nlohmann::json::parse(predicted.out)["files"][0]["classes"];
   REQUIRE(classes.size() == 3);
@@ -148,7 +154,27 @@ TEST_CASE("photos with numbers train a regression, and predict prints its number
   INFO(run.out << run.err);
   REQUIRE(run.code == 0);
   CHECK(run.err.find("Note: the table of --labels holds 2 numbers of each photo") != std::string::npos);
-  CHECK(photos.tested()["costs"].contains("squares"));
+  const nlohmann::json tested = photos.tested();
+  // The figures are of the same images as the cost, the sum of their squared errors.
+  const nlohmann::json scores = tested["scores_of_numbers"]["squares"];
+  REQUIRE(scores["numbers"].size() == 2);
+  CHECK(scores["numbers"][0]["number"] == "x");
+  CHECK(scores["numbers"][0]["r2"].is_number());
+  CHECK(scores["numbers"][1]["r2"].is_null());  // all are -1
+  double squares = 0;
+  for (const auto& number : scores["numbers"]) {
+    const double root = number["root_mean_squared_error"];
+    CHECK(number["mean_absolute_error"].get<double>() <= root * 1.0001);
+    squares += root * root;
+  }
+  CHECK(squares == Approx(tested["costs"]["squares"]["sum of squares"].get<double>()).epsilon(1e-4));
+  CHECK(scores["means"]["root_mean_squared_error"].get<double>() == Approx(std::sqrt(squares / 2)));
+  const std::string lines = run_well({"--load-file", photos.folder / "run", "--test-only", "1"}).out;
+  CHECK(lines.find("Errors of numbers ('squares'):\n") != std::string::npos);
+  run_well({"show", photos.folder / "run", "--html", photos.folder / "page.html"});
+  const std::string page = read_file(photos.folder / "page.html");
+  CHECK(page.find("Numbers (squares)") != std::string::npos);
+  CHECK(page.find("<th>root mean squared error</th>") != std::string::npos);
   const std::string predicted =
       run_well({"predict", photos.folder / "run", photos.photo(0), photos.photo(1), "--csv", "1"}).out;
   INFO(predicted);

@@ -32,7 +32,8 @@ TEST_CASE("a wrong option is named") {
       {{"--show-preds", "probs"}, "unknown option '--show-preds'; it is an option of 'convnet show'"},
       {{"-f", "run"}, "unknown option '-f'; did you mean '--load-file'?"},
       {{"--lr", "0.1"},
-       "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer"},
+       "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer; "
+       "--rate-factor multiplies all of them"},
       {{"--pretrained", "net.pth"},
        "unknown option '--pretrained'; use --init-from, which starts a new run from the weights of a "
        "checkpoint, or of a .safetensors, .pth, .pt or .onnx file with PyTorch's names"},

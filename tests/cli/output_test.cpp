@@ -70,6 +70,8 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
                    "  last test:   " + error + "2", "  checkpoint:  " + folder + "/2.2.safetensors",
                    "  test it:     convnet --load-file " + folder + " --test-only 1",
                    "  use it:      convnet predict " + folder + R"( ARRAY\.npy\.\.\.)",
+                   "  export it:   convnet export " + folder + R"( net\.onnx)",
+                   "  look at it:  convnet show " + folder + R"( --html page\.html)",
                    "  train on:    convnet --load-file " + folder + " --epochs 4"});
   check_lines(run.out, expected);
   CHECK(run.err.empty());

@@ -455,6 +455,24 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   CHECK(bad.err.find("what was learned until then is saved in") != std::string::npos);
 }
 
+TEST_CASE("processes choose one minibatch together") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Outcome run = mpirun_well(launched(2, training(shop, shop / "out", "0", 1) + Args{"--mini", "auto"}));
+  CHECK(count(run.out, "--mini auto: 512, the largest power of two") == 1);
+  CHECK(read_checkpoint(shop / "out/1.2.safetensors").options.at("mini") == "512");
+}
+
+TEST_CASE("processes find one learning rate together") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Outcome together =
+      mpirun_well(launched(2, training(shop, shop / "out", "0") + Args{"--find-rate", "1", "--json"}));
+  const Outcome alone = run_well(training(shop, shop / "out", "0,1") + Args{"--find-rate", "1", "--json"});
+  CHECK(together.out == alone.out);
+  CHECK_FALSE(std::filesystem::exists(shop / "out"));
+}
+
 TEST_CASE("option --check-grads is for one process") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);

@@ -410,6 +410,29 @@ TEST_CASE("names of layers, costs and classes are text on the page, not markup")
   run_well({"show", file, "--show-filters", layer, "--out", shop / "f.png"});
 }
 
+TEST_CASE("option --cam draws which pixels spoke for a class, without the data set") {
+  const Workshop shop;
+  shop.write_arrays();
+  shop.write(kDefinition, kPixelParameters);
+  run_well(shop.net() + Args{"--data-provider", "npy", "--data-path", shop.data_path(), "--epochs", "1",
+                             "--mini", "100", "--save-file", shop / "run"});
+  std::filesystem::rename(shop.data_path() + "/images.npy", shop / "x.npy");
+  std::filesystem::remove_all(shop.data_path());
+  const Args cam = {"show", shop / "run", "--cam", shop / "x.npy", "--out", shop / "cam.png"};
+  const Outcome drawn = run_well(cam);
+  CHECK(drawn.out.find("by 2 maps of 3x3 of 'pool1'\n") != std::string::npos);
+  CHECK(read_file(shop / "cam.png").starts_with("\x89PNG"));
+  const Outcome other = run_well(cam + Args{"--cam-layer", "conv1", "--cam-class", "7"});
+  CHECK(other.out.find(" for '7' (") != std::string::npos);
+  CHECK(other.out.find("by 2 maps of 6x6 of 'conv1'\n") != std::string::npos);
+  check_refused(cam + Args{"--cam-class", "10"}, "there is no class '10'");
+  check_refused(cam + Args{"--cam-layer", "conv2"}, "the net has no layer 'conv2'; did you mean 'conv1'?");
+  check_refused(cam + Args{"--cam", shop / "none.jpg"}, "none.jpg");
+  check_refused(cam + Args{"--out", shop / "x.npy"}, "x.npy");
+  check_refused({"show", shop / "run", "--show-filters", "conv1", "--cam-class", "1"},
+                "--cam-class is for --cam");
+}
+
 }  // namespace
 TEST_CASE("the page has both scales, learning rates and a drawing of the net") {
   const Workshop shop;

@@ -99,6 +99,7 @@ TEST_CASE("values in a checkpoint that its options do not take are reported with
   const ForeignCheckpoint foreign;
   for (const auto& [option, value, message] : std::vector<std::array<std::string, 3>>{
            {"mini", "0", "--mini expects an integer between 1 and 16777216, not '0'"},
+           {"mini", "auto", "--mini is the number that a run has chosen, not auto"},
            {"train-range", "5-1", "--train-range '5-1' is empty"},
            {"set", "nonsense", "--set "},
            {"device", "abacus", "--device expects one of auto, cpu, cuda, not 'abacus'"},

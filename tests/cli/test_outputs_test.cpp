@@ -344,7 +344,8 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
              Catch::Contains("The learning parameters are those of " + (shop / "run/1.1.safetensors")));
   CHECK(done(test + Args{"--json", "0"}).find("Averages") != std::string::npos);
 
-  const std::string message = "--json prints the results of --test-only 1; other runs of train print lines";
+  const std::string message =
+      "--json prints the results of --test-only 1 or --find-rate 1; other runs of train print lines";
   for (const Args& args : {Args{"--load-file", shop / "run", "--epochs", "2", "--json", "1"},
                            Args{"--load-file", shop / "run", "--confusion", shop / "m.csv", "--json", "1"},
                            shop.mnist() + Args{"--save-file", shop / "new", "--json", "1"}})

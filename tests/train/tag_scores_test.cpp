@@ -12,7 +12,7 @@ TEST_CASE("average precision and F1 of tags are those of scikit-learn", "[tags]"
       {0.9F, 0.2F, 0.1F}, {0.8F, 0.6F, 0.6F}, {0.7F, 0.6F, 0.2F}, {0.4F, 0.1F, 0.3F}, {0.1F, 0.6F, 0.0F}};
   const std::vector<std::vector<float>> targets = {{1, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 1, 0}, {0, 1, 0}};
   for (std::size_t i = 0; i < probabilities.size(); ++i) scores.add(probabilities[i], targets[i]);
-  const std::vector<TagScore> tags = scores.by_tag();
+  const std::vector<TagScore> tags = scores.results().tags;
   REQUIRE(tags.size() == 2);  // nothing can be said of a tag that no image has
   // sun, by probability: 1 0 1 1 0: (1 + 2/3 + 3/4) / 3
   CHECK(tags[0].average_precision == Approx((1 + 2.0 / 3 + 3.0 / 4) / 3));
@@ -27,7 +27,7 @@ TEST_CASE("average precision and F1 of tags are those of scikit-learn", "[tags]"
   CHECK(tags[1].average_precision == Approx(2.0 / 3 * 2 / 3 + 1.0 / 3 * 3 / 5));
   CHECK(tags[1].taken == 3);
   CHECK(tags[1].right == 2);
-  const TagMeans means = scores.means();
+  const TagMeans means = scores.results().means;
   CHECK(means.tags == 2);
   CHECK(means.average_precision == Approx((tags[0].average_precision + tags[1].average_precision) / 2));
   CHECK(means.f1 == Approx(2.0 / 3));
@@ -40,14 +40,14 @@ TEST_CASE("average precision and F1 of tags are those of scikit-learn", "[tags]"
 }
 
 TEST_CASE("scores of no images, and thresholds at the ends", "[tags]") {
-  CHECK(TagScores({"a"}, 0.5).means().tags == 0);
+  CHECK(TagScores({"a"}, 0.5).results().means.tags == 0);
   CHECK(TagScores({"a"}, 0.5).table(9).find("Means over 0 tags: average precision (mAP) 0.0000") !=
         std::string::npos);
   TagScores all({"a"}, 0);
   all.add(std::vector<float>{0}, std::vector<float>{1});
   all.add(std::vector<float>{1}, std::vector<float>{0});
-  CHECK(all.by_tag().at(0).taken == 2);
-  CHECK(all.by_tag().at(0).average_precision == Approx(0.5));
+  CHECK(all.results().tags.at(0).taken == 2);
+  CHECK(all.results().tags.at(0).average_precision == Approx(0.5));
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// --mini auto: the program chooses the largest minibatch that fits the memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convnet/graph/graph.h"
+#include "convnet/net/net_files.h"
+#include "convnet/plan/device_model.h"
+#include "convnet/runtime/processes.h"
+
+namespace convnet {
+
+/// The images of the largest batches of a data set, which minibatches do not exceed, and of an epoch; 0: not
+/// known.
+struct LargestBatches {
+  std::int64_t train = 0, test = 0, epoch = 0;
+};
+/// Returns those of the ranges in the options.
+LargestBatches largest_batches(const Provider& provider, const DataOptions& data);
+
+/// Returns the memory that is free for `used` devices of this machine, and of this process if there are
+/// several: that of the GPU with least, or that of the host.
+MachineMemory free_memory_of(const DeviceOptions& devices, int used, const Processes* processes = nullptr);
+
+/// Throws InputError if --mini is auto and --parallel, too: each waits for the other.
+void check_auto_minibatch(const StepOptions& step, const DeviceOptions& devices);
+
+/// Returns --mini for --mini auto: a power of two for each replica of the layer with most replicas, the
+/// largest one whose plans of training and of tests need at most four fifths of the memory, and that is no
+/// more than the largest batch of training. The rest is for batches that wait and for other programs. `note`
+/// becomes a line about it, which also says so if an epoch has few of them. Several processes (else
+/// `processes` is null) make the call together, and get the least of what each finds. Throws DeviceError if
+/// even one image for each microbatch does not fit.
+int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceOptions& devices,
+                     StepOptions step, const MachineMemory& memory, const LargestBatches& largest,
+                     std::string& note, Processes* processes = nullptr);
+
+}  // namespace convnet

@@ -1,0 +1,89 @@
+// The search for a learning rate (--find-rate).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "convnet/base/error.h"
+#include "convnet/train/batch_order.h"
+#include "convnet/train/rate_search.h"
+#include "convnet/train/trainer.h"
+
+namespace convnet {
+namespace {
+
+/// Returns what training makes smaller: the costs per image, times their coefficients.
+double objective(const CostSums& costs, const Graph& graph) {
+  double sum = 0;
+  for (const auto& [name, sums] : costs.sums) sum += graph.find(name)->layer->facts.cost->coeff * sums.at(0);
+  return sum / static_cast<double>(std::max<std::int64_t>(1, costs.images));
+}
+
+bool learns(const std::vector<Rates>& rates) {
+  return std::any_of(rates.begin(), rates.end(), [](const Rates& r) { return r.epsilon != 0; });
+}
+
+}  // namespace
+
+void Trainer::find_rate() {
+  RateSearch search;
+  // The schedules' rates at the beginning, and not those of a warm-up, whose end they are to be right for.
+  TrainingProgress rates = progress(next_batch());
+  rates.warmed_up = true;
+  rates.factor = search.factor();
+  if (!learns(net_.rates(rates)))
+    throw InputError("--find-rate: no layer of this net learns (all rates are 0)");
+  run_collectively(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
+  const std::int64_t minibatch = largest_minibatch();
+  const Plan& plan = net_.prepare(Phase::train, minibatch);
+  {
+    ProgressLine line("finding a learning rate...", shows_progress(),
+                      prints_json() ? ProgressStream::err : ProgressStream::out);
+    for (Position work = next_batch(); !search.ended(); work = batch_after(work, train_range_)) {
+      LoadRequest wanted = request(work.batch, work.epoch);
+      for (bool last = false; !last && !search.ended(); wanted.first += wanted.count) {
+        const std::shared_ptr<const DataBatch> data = take(wanted);
+        last = data->last;
+        // The last minibatch of a batch may be smaller, and its cost would be noisier.
+        for (std::int64_t first = 0; first + minibatch <= data->images && !search.ended();
+             first += minibatch) {
+          if (stopped()) throw RunError("stopped before a learning rate was found");
+          const auto done = static_cast<std::int64_t>(search.minibatches());
+          rates.factor = search.factor();
+          const StepResult result = net_.run(plan, inputs_of(*data, first, rates, static_cast<int>(done)));
+          CostSums sums;
+          add_costs(sums, plan, net_.graph(), result.costs, minibatch);
+          search.add(result.finite() ? objective(sums, net_.graph())
+                                     : std::numeric_limits<double>::infinity());
+          line.show((done + 1) * minibatch, RateSearch::most_minibatches() * minibatch,
+                    (done + 1) * minibatch);
+        }
+      }
+      work.minibatches = 0;  // a batch that the run had begun is done, too
+    }
+  }
+  sound_ = false;  // the weights are worth nothing
+  if (prints_json()) {
+    if (is_first()) fmt::print("{}\n", rates_json(search, minibatch));
+    return;
+  }
+  fmt::print("{}Trained {} minibatches of {} images at factors from {:g} to {:.2g}, {}\n", curve_text(search),
+             search.minibatches(), minibatch, search.curve().front().factor, search.curve().back().factor,
+             search.exploded() ? "where the cost exploded" : "and the cost did not explode");
+  const std::optional<RateSearch::Point> found = search.suggestion();
+  if (!found) {
+    fmt::print(
+        "No suggestion: the cost does not fall at any of these rates. Are the rates of the parameter file "
+        "far "
+        "off, or its initial weights?\n");
+    return;
+  }
+  rates.factor = found->factor;
+  fmt::print(
+      "Suggestion: where the smoothed cost falls most steeply, {:g} times the rates of the parameter file: "
+      "{}\n"
+      "next: the same command with --rate-factor {:g} instead of --find-rate\n",
+      found->factor, rates_text(net_, rates), found->factor);
+}
+
+}  // namespace convnet

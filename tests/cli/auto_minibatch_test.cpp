@@ -1,0 +1,101 @@
+// --mini auto: the largest minibatch that fits the memory and the data set.
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+/// A model of a machine whose devices have so many bytes; 0: it does not say.
+std::string model_with_memory(const Workshop& shop, double bytes) {
+  nlohmann::json model = nlohmann::json::parse(
+      std::ifstream(std::string(CONVNET_SOURCE_DIR) + "/bench/models/nvlink-8gpu.json"));
+  model.erase("memory");
+  if (bytes > 0) model["memory"] = bytes;
+  const std::string path = shop / ("model" + std::to_string(static_cast<long>(bytes)) + ".json");
+  write_file(path, model.dump());
+  return path;
+}
+
+TEST_CASE("--mini auto is a power of two that the largest batch of training has, and stays with the run") {
+  const Workshop shop;
+  shop.write_data();
+  shop.write(kDefinition, kPixelParameters);
+  const Args line =
+      shop.net() + Args{"--data-provider", "mnist", "--data-path", shop.data_path(), "--train-range", "1",
+                        "--test-range",    "2",     "--save-file", shop / "run",     "--mini",        "auto"};
+  // Batch 1 has 40 images.
+  const std::string rule =
+      "--mini auto: 32, the largest power of two that the largest batch of training has, 40 images";
+  const Outcome run = run_well(line + Args{"--epochs", "1"});
+  CHECK(run.out.find(rule) != std::string::npos);
+  CHECK(run.out.find("; an epoch has only 1 of them, and learns more from smaller ones\n") !=
+        std::string::npos);
+  CHECK(read_checkpoint(shop / "run/1.1.safetensors").options.at("mini") == "32");
+  CHECK(run_well(Args{"plan"} + line).err.find("The run in") != std::string::npos);
+  const Outcome resumed = run_well(line + Args{"--epochs", "2"});
+  CHECK(resumed.out.find("--mini auto: 32, as the run has begun\n") != std::string::npos);
+  const Args fresh = line + Args{"--save-file", shop / "other"};
+  CHECK(run_well(Args{"plan"} + fresh).err.find(rule) != std::string::npos);
+  const Outcome bench = run_well(Args{"bench", "--json", "--steps", "1"} + fresh);
+  CHECK(nlohmann::json::parse(bench.out)["mini"] == 32);
+}
+
+TEST_CASE("--mini auto keeps the number of a run that has not named one") {
+  const Workshop shop;
+  const Args line = shop.dummy() + Args{"--save-file", shop / "run"};
+  run_well(line + Args{"--epochs", "1"});
+  CHECK(run_well(line + Args{"--epochs", "2", "--mini", "auto"})
+            .out.find("--mini auto: 128, as the run has begun\n") != std::string::npos);
+}
+
+TEST_CASE("--mini auto takes the largest plans that fit four fifths of the memory of each device") {
+  const Workshop shop;
+  const auto planned = [&](double bytes, const Args& more) {
+    return run_well(Args{"plan", "--json"} + shop.net() +
+                    Args{"--data-provider", "dummy-1x8x8-10", "--mini", "auto", "--model",
+                         model_with_memory(shop, bytes)} +
+                    more);
+  };
+  int before = 0;
+  for (const double bytes : {1.2e8, 4e8, 2e9}) {
+    const Outcome run = planned(bytes, {});
+    INFO(run.err);
+    const nlohmann::json plan = nlohmann::json::parse(run.out);
+    const int images = plan["images"];
+    CHECK((images & (images - 1)) == 0);
+    CHECK(images > before);
+    before = images;
+    const double needed = plan["prediction"]["memory"]["needed"];
+    CHECK(needed <= 0.8 * bytes);
+    CHECK(run.err.find(" whose plans need at most 80 % of the free memory ") != std::string::npos);
+    // Twice as many do not fit.
+    const Outcome twice = planned(bytes, {"--mini", std::to_string(2 * images)});
+    CHECK(nlohmann::json::parse(twice.out)["prediction"]["memory"]["needed"].get<double>() > 0.8 * bytes);
+  }
+  const Outcome three = planned(4e8, {"--gpu", "0,1,2", "--parallel", "data"});
+  const int images = nlohmann::json::parse(three.out)["images"];
+  CHECK(images % 3 == 0);
+  CHECK((images / 3 & (images / 3 - 1)) == 0);
+  CHECK(three.err.find(", the largest power of two for each of 3 replicas whose") != std::string::npos);
+}
+
+TEST_CASE("--mini auto is refused where it cannot be found") {
+  const Workshop shop;
+  const Args line = shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "auto"};
+  const Outcome small =
+      run_program({"plan", "--layer-def", "resnet18", "--data-provider", "dummy-3x64x64-1000", "--mini",
+                   "auto", "--model", model_with_memory(shop, 2e6)});
+  CHECK(small.code == 3);
+  CHECK(small.err.find("--mini auto: even 1 image for each of 1 replica need ") != std::string::npos);
+  check_refused(Args{"plan"} + line + Args{"--model", model_with_memory(shop, 0)},
+                "--mini auto: the model has no 'memory'");
+  check_refused(Args{"plan"} + line + Args{"--parallel", "auto"},
+                "--mini auto and --parallel auto wait for each other");
+  check_refused(Args{"place", "--model", "measured"} + line,
+                "--mini expects an integer between 1 and 16777216, not 'auto'");
+}
+
+}  // namespace
+}  // namespace convnet
