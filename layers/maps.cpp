@@ -112,8 +112,7 @@ LayerType shuffle_type() {
   type.name = "shuffle";
   type.doc =
       "The input's maps in another order: the first of each group, then the second of each, and so on, so "
-      "that "
-      "a grouped convolution above reads maps of all groups (channel shuffle, Zhang et al., arXiv "
+      "that a grouped convolution above reads maps of all groups (channel shuffle, Zhang et al., arXiv "
       "1707.01083).";
   type.formula = "y_(k*groups+g) = x_(g*maps/groups+k)";
   type.example = "[mixed]\ntype=shuffle\ninputs=conv2\ngroups=2";

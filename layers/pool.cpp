@@ -293,8 +293,7 @@ LayerType pool_type() {
       "of each window of each map. Windows are clipped at the border.";
   type.formula =
       "output: maps of side ceil((side + paddingEnd - start - sizeX)/stride) + 1; with rounding=down floor "
-      "of "
-      "the same, where paddingEnd is -start if start is negative: a border on both "
+      "of the same, where paddingEnd is -start if start is negative: a border on both "
       "sides; keys that end in Y are for the vertical direction";
   type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
   const auto vertical = [](const char* key, std::optional<int> PoolParams::*field, double least,

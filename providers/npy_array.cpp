@@ -139,14 +139,12 @@ class DictParser {
       return "texts become whole numbers from 0 by numpy.unique(a, return_inverse=True), whose first array "
              "are the names for classes.txt, and whose second one are the numbers";
     if (descr == "|O")
-      return "these are Python objects, perhaps arrays of several shapes; make one array of numbers of them, "
-             "as "
-             "by numpy.stack";
+      return "these are Python objects, perhaps arrays of several shapes; make one array of numbers of "
+             "them, as by numpy.stack";
     if (descr.starts_with('>'))
       return "numbers should be little-endian, as in numpy.save(file, a.astype(a.dtype.newbyteorder('<')))";
     return "they may be whole numbers of 8 to 64 bits, float32 and float64, little-endian: convert them, as "
-           "in "
-           "numpy.save(file, a.astype('<f4'))";
+           "in numpy.save(file, a.astype('<f4'))";
   }
   bool boolean() {
     skip_spaces();

@@ -30,8 +30,7 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"accumulate grad-accum-steps gradient-accumulation-steps accumulate-grad-batches iter-size subdivisions",
      "--microbatches",
      "use --microbatches, which cuts a minibatch; or updatePeriod, a key of the parameter file: the number "
-     "of "
-     "minibatches whose gradients are summed"},
+     "of minibatches whose gradients are summed"},
     {"micro-batches num-microbatches chunks", "--microbatches", ""},
     {"num-epochs max-epochs n-epochs nepochs", "--epochs", ""},
     {"lr learning-rate base-lr lr0 eta", "--layer-params",

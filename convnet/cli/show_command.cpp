@@ -295,9 +295,8 @@ void show_command(const std::vector<std::string>& args) {
       !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty() + !asked.cam.empty();
   if (pictures == 0 && asked.html.empty() && asked.save_preds.empty() && asked.save_costs.empty())
     throw InputError(
-        "nothing to show: --show-cost NAME, --show-filters LAYER, --show-preds SOFTMAX or --cam IMAGE draw a "
-        "picture, "
-        "--save-costs, --save-preds and --html write a file");
+        "nothing to show: --show-cost NAME, --show-filters LAYER, --show-preds SOFTMAX or --cam IMAGE draw "
+        "a picture, --save-costs, --save-preds and --html write a file");
   if (!asked.out.empty() && pictures != 1)
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
   const auto picture_name = [&](const char* usual) { return asked.out.empty() ? usual : asked.out; };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "convnet/base/error.h"
 
@@ -63,8 +64,7 @@ std::string parse_hosts(const std::string& text, const ParamSpec&, std::vector<i
     }
   }
   return "expects the numbers of hosts and of devices on each, like 8x4, or the number of devices of each "
-         "host, "
-         "like 4,4,2, at most " +
+         "host, like 4,4,2, at most " +
          std::to_string(kMostDevices) + " devices together, not '" + text + "'";
 }
 
@@ -136,9 +136,9 @@ const OptionTable<DataOptions>& data_options() {
            {"tags", LabelKind::tags},
            {"numbers", LabelKind::numbers}},
           {.fallback = "auto",
-           .doc = "what the file of --labels says of each photo: a class; tags, separated by ; or |, or as a "
-                  "column "
-                  "of 0 and 1 for each; or numbers (regression); auto: tags if there are such separators or "
+           .doc = "what the file of --labels says of each photo: a class; tags, separated by ; or |, or as "
+                  "a column of 0 and 1 for each; or numbers (regression); auto: tags if there are such "
+                  "separators or "
                   "columns, numbers if there are several columns with others, else classes"}),
       parsed_option("train-range", &DataOptions::train_range, parse_range,
                     {.unit = "batches", .doc = "training batches, like 1-5"}),
@@ -279,8 +279,8 @@ const OptionTable<DeviceOptions>& device_options() {
                "hosts x devices of each, like 8x4, or the devices of each host, like 4,4,2: gradients are "
                "summed on each host before they go to others, which fixes the order of the sums and so the "
                "last bits of the results; --gpu then lists all devices, host by host, or those of the "
-               "largest "
-               "host, the first of which stand for those of each; by default one host, or the hosts that the "
+               "largest host, the first of which stand for those of each; by default one host, or the hosts "
+               "that the "
                "processes are on"}),
       choice_option(
           "device", &DeviceOptions::device,
@@ -332,9 +332,14 @@ const OptionTable<DeviceOptions>& device_options() {
 namespace {
 
 std::string parse_mini(const std::string& text, const ParamSpec& rules, int& mini) {
-  if (text != "auto") return parse_value(text, rules, mini);
-  mini = kAutoMini;
-  return "";
+  if (text == "auto") {
+    mini = kAutoMini;
+    return "";
+  }
+  constexpr std::string_view kExpects = "expects ";
+  std::string wrong = parse_value(text, rules, mini);
+  if (wrong.starts_with(kExpects)) wrong.insert(kExpects.size(), "auto, or ");
+  return wrong;
 }
 
 /// Makes the table of StepOptions around its first option.

@@ -74,8 +74,7 @@ void Trainer::find_rate() {
   if (!found) {
     fmt::print(
         "No suggestion: the cost does not fall at any of these rates. Are the rates of the parameter file "
-        "far "
-        "off, or its initial weights?\n");
+        "far off, or its initial weights?\n");
     return;
   }
   rates.factor = found->factor;

@@ -18,7 +18,8 @@ std::string model_with_memory(const Workshop& shop, double bytes) {
   return path;
 }
 
-TEST_CASE("--mini auto is a power of two that the largest batch of training has, and stays with the run") {
+TEST_CASE(
+    "option --mini auto is a power of two that the largest batch of training has, and stays with the run") {
   const Workshop shop;
   shop.write_data();
   shop.write(kDefinition, kPixelParameters);
@@ -42,7 +43,7 @@ TEST_CASE("--mini auto is a power of two that the largest batch of training has,
   CHECK(nlohmann::json::parse(bench.out)["mini"] == 32);
 }
 
-TEST_CASE("--mini auto keeps the number of a run that has not named one") {
+TEST_CASE("option --mini auto keeps the number of a run that has not named one") {
   const Workshop shop;
   const Args line = shop.dummy() + Args{"--save-file", shop / "run"};
   run_well(line + Args{"--epochs", "1"});
@@ -50,7 +51,7 @@ TEST_CASE("--mini auto keeps the number of a run that has not named one") {
             .out.find("--mini auto: 128, as the run has begun\n") != std::string::npos);
 }
 
-TEST_CASE("--mini auto takes the largest plans that fit four fifths of the memory of each device") {
+TEST_CASE("option --mini auto takes the largest plans that fit four fifths of the memory of each device") {
   const Workshop shop;
   const auto planned = [&](double bytes, const Args& more) {
     return run_well(Args{"plan", "--json"} + shop.net() +
@@ -81,7 +82,7 @@ TEST_CASE("--mini auto takes the largest plans that fit four fifths of the memor
   CHECK(three.err.find(", the largest power of two for each of 3 replicas whose") != std::string::npos);
 }
 
-TEST_CASE("--mini auto is refused where it cannot be found") {
+TEST_CASE("option --mini auto is refused where it cannot be found") {
   const Workshop shop;
   const Args line = shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "auto"};
   const Outcome small =

@@ -60,9 +60,9 @@ TEST_CASE("a wrong option is named") {
       {{"--save-file", ""}, "--save-file needs a value"},
       {{"--shuffle="}, "--shuffle needs a value"},
       {{"--data-path="}, "--data-path needs a value"},
-      {{"--mini", "0"}, "--mini expects an integer between 1 and 16777216, not '0'"},
-      {{"--mini", "-5"}, "--mini expects an integer between 1 and 16777216, not '-5'"},
-      {{"--mini", "1e3"}, "--mini expects an integer between 1 and 16777216, not '1e3'"},
+      {{"--mini", "0"}, "--mini expects auto, or an integer between 1 and 16777216, not '0'"},
+      {{"--mini", "-5"}, "--mini expects auto, or an integer between 1 and 16777216, not '-5'"},
+      {{"--mini", "1e3"}, "--mini expects auto, or an integer between 1 and 16777216, not '1e3'"},
       {{"--epochs", "99999999999"},
        "--epochs expects an integer between 0 and 1000000000, not '99999999999'"},
       {{"--test-freq=-1"}, "--test-freq expects an integer between 0 and 1000000000, not '-1'"},
@@ -396,7 +396,8 @@ TEST_CASE("a command line of training can be planned and measured as it is") {
   check_refused(Args{"plan"} + line + Args{"--epoch-count", "3"}, "unknown option '--epoch-count'");
   const Outcome wrong = check_refused(Args{"plan"} + line + Args{"--epochs", "-1", "--mini", "0"},
                                       "--epochs expects an integer between 0 and 1000000000, not '-1'");
-  CHECK_THAT(wrong.err, Catch::Contains("--mini expects an integer between 1 and 16777216, not '0'"));
+  CHECK_THAT(wrong.err,
+             Catch::Contains("--mini expects auto, or an integer between 1 and 16777216, not '0'"));
   // place cannot read the net of a checkpoint.
   check_refused(Args{"place", "--load-file", shop / "run"} + shop.mnist(), "unknown option '--load-file'");
 }

@@ -209,7 +209,7 @@ TEST_CASE("an error that all processes find is printed once, with the exit code 
   shop.write(with_gpus("gpu=0,1"), kParameters);
   const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0") + Args{"--mini", "0"}));
   CHECK(run.code == 2);
-  CHECK(count(run.err, "--mini expects an integer") == 1);
+  CHECK(count(run.err, "--mini expects auto, or an integer") == 1);
   CHECK(run.err.find("rank") == std::string::npos);
   const Outcome devices = mpirun(launched(3, training(shop, shop / "out", "0")));
   CHECK(devices.code == 0);

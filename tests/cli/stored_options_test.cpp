@@ -98,7 +98,7 @@ TEST_CASE("a run's curves are gone on with where the command repeats their folde
 TEST_CASE("values in a checkpoint that its options do not take are reported with the file") {
   const ForeignCheckpoint foreign;
   for (const auto& [option, value, message] : std::vector<std::array<std::string, 3>>{
-           {"mini", "0", "--mini expects an integer between 1 and 16777216, not '0'"},
+           {"mini", "0", "--mini expects auto, or an integer between 1 and 16777216, not '0'"},
            {"mini", "auto", "--mini is the number that a run has chosen, not auto"},
            {"train-range", "5-1", "--train-range '5-1' is empty"},
            {"set", "nonsense", "--set "},

@@ -27,7 +27,7 @@ TEST_CASE("options that belong together are checked together") {
   CHECK(refusal({{"write-features", "fc"}}) == both);
   CHECK(refusal({{"feature-path", "here"}}) == both);
   CHECK(refusal({{"mini", "0"}, {"logreg-name", "cost"}}) ==
-        "--mini expects an integer between 1 and 16777216, not '0'\n"
+        "--mini expects auto, or an integer between 1 and 16777216, not '0'\n"
         "--logreg-name is for --test-out, --confusion and --test-only");
   CHECK(parse_train_options({{"logreg-name", "cost"}, {"test-out", "here"}}).tests.test_option() ==
         "--test-out");
@@ -134,8 +134,8 @@ TEST_CASE("checkpoints store all options but those of one invocation") {
     if (!spec.saved) unsaved.insert(spec.param.key);
   // Where a run starts and how it ends, what is tested instead, and what is reported. Changes of a net are in
   // the checkpoint's definition, and the machine that a search was for in its placement.
-  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "find-rate", "force-save",
-                                         "test-only", "json", "write-features", "feature-path", "test-out",
-                                         "logreg-name", "tag-threshold", "confusion", "conv-to-local",
-                                         "unshare-weights", "model", "verbose", "profile"});
+  CHECK(unsaved == std::set<std::string>{"load-file", "init-from", "time-limit", "check-grads", "find-rate",
+                                         "force-save", "test-only", "json", "write-features", "feature-path",
+                                         "test-out", "logreg-name", "tag-threshold", "confusion",
+                                         "conv-to-local", "unshare-weights", "model", "verbose", "profile"});
 }
