@@ -193,10 +193,11 @@ def check_families():
         definition += f"[{name}]\n{text}\ninputs={source}\n"
         if learned:
             parameters += f"[{name}]\n" + (learned + "\n" if isinstance(learned, str) else "")
-    heads = [*ends, *MORE]
-    definition += (f"[fc4]\ntype=fc\ninputs={','.join(heads)}\noutputs=4\ninitW={','.join(['0.01'] * len(heads))}\n"
-                   "[probs]\ntype=softmax\ninputs=fc4\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n")
-    parameters += "[fc4]\n[logprob]\ncoeff=1\n"
+    # A layer takes 64 inputs.
+    for name, inputs in {"fc3": ends, "fc4": ["fc3", *MORE]}.items():
+        definition += f"[{name}]\ntype=fc\ninputs={','.join(inputs)}\noutputs=4\ninitW={','.join(['0.01'] * len(inputs))}\n"
+    definition += ("[probs]\ntype=softmax\ninputs=fc4\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n")
+    parameters += "[fc3]\n[fc4]\n[logprob]\ncoeff=1\n"
 
     def check(folder):
         (folder / "net.cfg").write_text(definition)
