@@ -76,7 +76,7 @@ std::shared_ptr<const Layer> create_shuffle(const LayerType& type, const LayerSo
                                        source.inputs[0].shape.str()));
     return nullptr;
   }
-  // What g groups of m maps become are m groups of g maps, so shuffling by those puts them back.
+  // A shuffle makes m groups of g maps of g groups of m maps, so shuffling by m puts them back.
   return std::make_shared<MapsLayer>(*in, in->c, 0, p.groups, in->c / p.groups);
 }
 

@@ -31,7 +31,8 @@ class Tiff {
   bool big_endian_;
 };
 
-/// What upright() does. An orientation says where row 0 and column 0 of the stored image are to be seen.
+/// Says how upright() moves pixels. An orientation says where row 0 and column 0 of the stored image are to
+/// be seen.
 struct Turn {
   bool sides_change, rows_reversed, columns_reversed;
 };

@@ -151,7 +151,7 @@ struct InitialWeights {
   bool of_convnet = true;      ///< false: the file is another program's, and so are the names of its tensors
   Checkpoint checkpoint = {};  ///< what else a checkpoint holds, without its tensors
   std::string place = {};      ///< where in the file they are, if not at its top: "model_ema"
-  /// What the user should know of the file, a line of its own; "" if nothing.
+  /// A line that tells the user what to know of the file; "" if there is nothing.
   std::string note = {};
   bool has_batch_norms = true;  ///< false: the file says that its net has none
 };

@@ -115,8 +115,7 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
   if (found == 0)
     throw DeviceError(
         fmt::format("--mini auto: even {} image{} for each of {} replica{} need {} MiB, and plans may take "
-                    "{} of the {} MiB that "
-                    "are free; use --conserve-mem 1, a smaller net or more devices",
+                    "{} of the {} MiB that are free; use --conserve-mem 1, a smaller net or more devices",
                     least, least == 1 ? "" : "s", replicas, replicas == 1 ? "" : "s", mebibytes(first),
                     mebibytes(allowed), mebibytes(memory.bytes)));
   const std::string rule = replicas == 1

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "convnet/onnx_import/cannot_import.h"
+#include "kernels/ops/elementwise.h"
 
 namespace convnet {
 namespace {
@@ -33,13 +34,12 @@ struct ShuffledRange {
 std::optional<ShuffledRange> shuffled_range(const std::vector<std::int64_t>& maps, std::int64_t c) {
   for (std::int64_t groups = 1; groups < c || groups == 1; ++groups) {
     if (c % groups != 0) continue;
-    const std::int64_t in_group = c / groups;
-    const std::int64_t start = maps[0] % in_group * groups + maps[0] / in_group;
+    // A shuffle by the size of the groups undoes the one by their number.
+    const MapOrder order{0, groups, c, c}, back{0, c / groups, c, c};
+    const std::int64_t start = back.source(maps[0]);
     bool is_range = start + std::ssize(maps) <= c;
-    for (std::size_t i = 0; i < maps.size() && is_range; ++i) {
-      const std::int64_t k = start + static_cast<std::int64_t>(i);
-      is_range = maps[i] == k % groups * in_group + k / groups;
-    }
+    for (std::size_t i = 0; i < maps.size() && is_range; ++i)
+      is_range = maps[i] == order.source(start + static_cast<std::int64_t>(i));
     if (is_range) return ShuffledRange{groups, start};
   }
   return std::nullopt;

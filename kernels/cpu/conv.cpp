@@ -90,7 +90,7 @@ std::vector<bool> blind_taps(const WindowLine& line) {
 
 /// Computes the gradient of a convolution's weights, then zeroes the gradients of the taps that see no pixel:
 /// oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers with a stride larger than 1.
-/// Those of dilated filters, which see no pixel more often, are not left to it either.
+/// It is not trusted with such taps of dilated filters either, which have more of them.
 class BlindTapsZeroed : public PreparedOp {
  public:
   BlindTapsZeroed(Prepared gradients, const ConvGeometry& g) : gradients_(std::move(gradients)) {

@@ -74,8 +74,8 @@ PlacedNet random_training(std::uint32_t seed);
 
 bool has_gpus();
 
-/// Of many nets, a test runs every so many: test::every_case(), on GPUs usually every third, because CPU
-/// devices, which follow the same plans, run all of them.
+/// Returns n if a test of many nets runs every n-th of them: test::every_case(), which on GPUs is usually 3,
+/// because CPU devices, which follow the same plans, run all of them.
 std::uint32_t every_net();
 /// Returns those of the nets that a test runs.
 std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "convnet/base/error.h"
@@ -31,6 +32,15 @@ double largest_difference(const DecodedImage& a, const DecodedImage& b) {
     most = std::max(most, std::abs(double{1} * a.pixels[i] - b.pixels[i]));
   return most;
 }
+
+/// Draws numbers, the same in each run.
+class Lots {
+ public:
+  int below(int end) { return static_cast<int>(engine_() % static_cast<std::uint32_t>(end)); }
+
+ private:
+  std::mt19937 engine_;
+};
 
 std::vector<std::uint8_t> first_channel(const DecodedImage& image) {
   std::vector<std::uint8_t> values;
@@ -167,15 +177,12 @@ TEST_CASE("a window of an image has the pixels of the whole", "[decode]") {
   for (const bool progressive : {false, true})
     for (const auto& [x, y] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}})
       files.push_back(test_images::jpeg_of_colors(image, x, y, progressive));
-  auto lot = [random = std::uint32_t{1}](int choices) mutable {
-    random = random * 1664525 + 1013904223;
-    return static_cast<int>((random >> 8) % static_cast<std::uint32_t>(choices));
-  };
+  Lots lots;
   for (std::size_t file = 0; file < files.size(); ++file)
     for (int round = 0; round < 60; ++round) {
-      ImageWindow window{lot(83), lot(131), 0, 0};
-      window.height = 1 + lot(83 - window.y);
-      window.width = 1 + lot(131 - window.x);
+      ImageWindow window{lots.below(83), lots.below(131), 0, 0};
+      window.height = 1 + lots.below(83 - window.y);
+      window.width = 1 + lots.below(131 - window.x);
       if (round == 0) window = {0, 0, 83, 131};
       CAPTURE(file, window.y, window.x, window.height, window.width);
       const auto choose = [&](ImageSize size) {
@@ -450,11 +457,8 @@ TEST_CASE("scaling keeps a plain area, averages windows and leaves equal sizes a
 
 TEST_CASE("scaled pixels are weighted means of the pixels that they cover", "[decode]") {
   DecodedImage image{29, 43, {}};
-  std::uint32_t random = 7;
-  for (int i = 0; i < 29 * 43 * 3; ++i) {
-    random = random * 1664525 + 1013904223;
-    image.pixels.push_back(static_cast<std::uint8_t>(random >> 24));
-  }
+  Lots lots;
+  for (int i = 0; i < 29 * 43 * 3; ++i) image.pixels.push_back(static_cast<std::uint8_t>(lots.below(256)));
   /// The triangle filter for pixel `i` of `to`, which is made of `from`.
   const auto weights = [](int from, int to, int i) {
     const double scale = static_cast<double>(from) / to, radius = std::max(1.0, scale);

@@ -158,8 +158,8 @@ TEST_CASE("Grad-CAM takes the last layer with maps and the most probable class i
 
 TEST_CASE("layers that have no maps between the images and the scores are refused") {
   const SmallCam net(kConv, "conv1");
-  CHECK_THROWS_WITH(net.cam("fc"), Catch::Contains("layer 'fc' has no maps but a vector") &&
-                                       Catch::Contains("like 'drop'"));
+  CHECK_THROWS_WITH(net.cam("fc"),
+                    Catch::Contains("layer 'fc' has no maps but a vector") && Catch::Contains("like 'drop'"));
   CHECK_THROWS_WITH(net.cam("data"), Catch::Contains("is not between the images and the scores of 'probs'"));
   CHECK_THROWS_WITH(net.cam("conv2"), Catch::Contains("did you mean 'conv1'?"));
 }
