@@ -168,9 +168,20 @@ void for_each_window(const PoolGeometry& g, const Window& window) {
   }
 }
 
-/// Pools a plane, which is one block of channels of an image in the blocked layout.
+// A plane is one block of channels of an image in the blocked layout. Functions for planes are chosen by
+// kind, size and type before the loops over planes, which so exist only once for each type of activations.
+
+/// Pools a plane. `positions` is used only if positions of maxima are kept.
+template <class T>
+using ForwardPlane = void (*)(const PoolForward& op, const T* src, T* dst, void* positions);
+/// Computes the gradient of a plane. `positions` is used only for maxima. `sums` has room for one plane in
+/// f32; it is not used if T is float.
+template <class T>
+using BackwardPlane = void (*)(const PoolGeometry& g, const T* diff_dst, const void* positions, T* diff_src,
+                               float* sums);
+
 template <PoolKind Kind, int Size, int Block, class Position, class T>
-void forward_plane(const PoolForward& op, const T* src, T* dst, Position* positions) {
+void forward_plane(const PoolForward& op, const T* src, T* dst, [[maybe_unused]] void* positions) {
   const PoolGeometry& g = op.g;
   for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
     if constexpr (Kind == PoolKind::average)
@@ -178,7 +189,90 @@ void forward_plane(const PoolForward& op, const T* src, T* dst, Position* positi
     else if constexpr (std::is_void_v<Position>)
       max_window<Kind, size(), Block, void>(op, src, ys, xs, dst + o * Block, nullptr);
     else
-      max_window<Kind, size(), Block>(op, src, ys, xs, dst + o * Block, positions + o * Block);
+      max_window<Kind, size(), Block>(op, src, ys, xs, dst + o * Block,
+                                      static_cast<Position*>(positions) + o * Block);
+  });
+}
+
+/// Gradients that are stored as bf16 are summed in f32, so that each sum is rounded only once.
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void backward_plane(const PoolGeometry& g, const T* diff_dst, [[maybe_unused]] const void* positions,
+                    T* diff_src, float* sums) {
+  const std::int64_t count = g.h * g.w * Block;
+  if constexpr (std::is_same_v<T, float>) sums = diff_src;
+  std::fill_n(sums, count, 0.0F);
+  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
+    if constexpr (Kind == PoolKind::average)
+      average_window_backward<size(), Block>(g, diff_dst + o * Block, ys, xs, sums);
+    else
+      max_window_backward<size(), Block>(g, diff_dst + o * Block,
+                                         static_cast<const Position*>(positions) + o * Block, ys, xs, sums);
+  });
+  if constexpr (!std::is_same_v<T, float>) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) diff_src[i] = stored_as<T>(sums[i]);
+  }
+}
+
+/// The block that layouts have on processors of this instruction set. Only for it there is code for windows
+/// of a known size.
+#if defined(__AVX512F__)
+constexpr int kUsualBlock = 16;
+#else
+constexpr int kUsualBlock = 8;
+#endif
+
+/// Calls f(size), with the size of windows as a constant if there is code for it, else with 0.
+template <int Block, class F>
+auto with_size(const PoolGeometry& g, const F& f) {
+  if constexpr (Block == kUsualBlock) {
+    if (g.size.equal() && g.size.x == 2) return f(Constant<2>{});
+    if (g.size.equal() && g.size.x == 3) return f(Constant<3>{});
+  }
+  return f(Constant<0>{});
+}
+
+/// Calls f(block) with the block of a blocked layout as a constant. Plain activations are pooled in blocks of
+/// kRows.
+template <class F>
+auto with_block(std::int64_t block, const F& f) {
+  switch (block) {
+    case 8: return f(Constant<8>{});
+    case 4: return f(Constant<4>{});
+    default: return f(Constant<kRows>{});
+  }
+}
+
+template <class T>
+ForwardPlane<T> forward_plane_for(const PoolForward& op, std::int64_t block) {
+  using enum PoolKind;
+  return with_block(block, [&]<int Block>(std::integral_constant<int, Block>) -> ForwardPlane<T> {
+    const bool wide = op.g.workspace_type() != DataType::u8;
+    if (op.g.kind == max_abs) {
+      if (!op.keep_workspace) return forward_plane<max_abs, 0, Block, void, T>;
+      return wide ? forward_plane<max_abs, 0, Block, std::int32_t, T>
+                  : forward_plane<max_abs, 0, Block, std::uint8_t, T>;
+    }
+    if (op.g.kind == max && op.keep_workspace && wide) return forward_plane<max, 0, Block, std::int32_t, T>;
+    return with_size<Block>(op.g, [&](auto size) -> ForwardPlane<T> {
+      if (op.g.kind == average) return forward_plane<average, size(), Block, void, T>;
+      return op.keep_workspace ? forward_plane<max, size(), Block, std::uint8_t, T>
+                               : forward_plane<max, size(), Block, void, T>;
+    });
+  });
+}
+
+template <class T>
+BackwardPlane<T> backward_plane_for(const PoolGeometry& g, std::int64_t block) {
+  using enum PoolKind;
+  return with_block(block, [&]<int Block>(std::integral_constant<int, Block>) -> BackwardPlane<T> {
+    // max_abs needs no code of its own: only the position of a maximum counts.
+    if (g.keeps_workspace() && g.workspace_type() != DataType::u8)
+      return backward_plane<max, 0, Block, std::int32_t, T>;
+    return with_size<Block>(g, [&](auto size) -> BackwardPlane<T> {
+      return g.keeps_workspace() ? backward_plane<max, size(), Block, std::uint8_t, T>
+                                 : backward_plane<average, size(), Block, void, T>;
+    });
   });
 }
 
@@ -196,143 +290,106 @@ class Scratch {
  private:
   std::vector<Pixel<T>> pixels_;
 };
-/// Memory in f32 for the sums of a gradient that is stored as bf16, so that each sum is rounded only once.
-/// Gradients in f32 need none.
+/// Memory for the sums of a gradient of bf16.
 template <class T>
 Scratch<float> sums_for(const PoolGeometry& g) {
   return Scratch<float>(std::is_same_v<T, float> ? 0 : g.h * g.w);
 }
 
-template <PoolKind Kind, int Size, int Block, class Position, class T>
-void backward_plane(const PoolGeometry& g, const T* diff_dst, const Position* positions, T* diff_src,
-                    Scratch<float>& scratch) {
-  const std::int64_t count = g.h * g.w * Block;
-  float* sums = nullptr;
-  if constexpr (std::is_same_v<T, float>)
-    sums = diff_src;
-  else
-    sums = scratch.data();
-  std::fill_n(sums, count, 0.0F);
-  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
-    if constexpr (Kind == PoolKind::average)
-      average_window_backward<size(), Block>(g, diff_dst + o * Block, ys, xs, sums);
-    else
-      max_window_backward<size(), Block>(g, diff_dst + o * Block, positions + o * Block, ys, xs, sums);
-  });
-  if constexpr (!std::is_same_v<T, float>) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) diff_src[i] = stored_as<T>(sums[i]);
-  }
-}
+// Plain activations: 16 planes at a time are interleaved, in scratch memory, into one blocked plane. Threads
+// share such groups of planes, so results do not depend on their number.
 
-// Plain activations: 16 planes at a time are interleaved, in scratch memory, into one blocked plane.
-
-/// Calls body(first plane, count) for groups of planes, in parallel. Threads share groups, so results do not
-/// depend on their number.
-template <class MakeScratch, class Body>
-void for_groups(std::int64_t planes, const MakeScratch& make_scratch, const Body& body) {
+/// Pools plain activations. Position is the type of the workspace, or void if no positions are kept.
+template <class Position, class T>
+void forward_plain(const PoolForward& op, ForwardPlane<T> pool, std::int64_t planes, const T* src, T* dst,
+                   [[maybe_unused]] void* positions) {
+  const std::int64_t in = op.g.h * op.g.w, out = op.g.oh * op.g.ow;
+  constexpr bool kKeep = !std::is_void_v<Position>;
 #pragma omp parallel
   {
-    auto scratch = make_scratch();
+    Scratch<T> blocked_src(in), blocked_dst(out);
+    Scratch<std::conditional_t<kKeep, Position, std::uint8_t>> blocked_positions(kKeep ? out : 0);
 #pragma omp for schedule(static)
-    for (std::int64_t first = 0; first < planes; first += kRows)
-      body(first, std::min<std::int64_t>(kRows, planes - first), scratch);
-  }
-}
-
-template <PoolKind Kind, int Size, class Position, class T>
-void forward_plain(const PoolForward& op, std::int64_t planes, const T* src, T* dst, Position* positions) {
-  const PoolGeometry& g = op.g;
-  using Stored = std::conditional_t<std::is_void_v<Position>, std::uint8_t, Position>;
-  const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
-  const auto make_scratch = [&] {
-    return std::tuple(Scratch<T>(in), Scratch<T>(out), Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
-  };
-  for_groups(planes, make_scratch, [=, &op](std::int64_t first, std::int64_t count, auto& scratch) {
-    auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
-    interleave(bits_of(src) + first * in, in, count, in, bits_of(blocked_src.data()));
-    if constexpr (std::is_void_v<Position>) {
-      forward_plane<Kind, Size, kRows, void>(op, blocked_src.data(), blocked_dst.data(), nullptr);
-    } else {
-      forward_plane<Kind, Size, kRows>(op, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
-      separate(blocked_positions.data(), count, out, positions + first * out);
-    }
-    separate(bits_of(blocked_dst.data()), count, out, bits_of(dst) + first * out);
-  });
-}
-
-template <PoolKind Kind, int Size, class Position, class T>
-void backward_plain(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, const Position* positions,
-                    T* diff_src) {
-  const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
-  const auto make_scratch = [&] {
-    return std::tuple(Scratch<T>(out), Scratch<Position>(Kind == PoolKind::average ? 0 : out), Scratch<T>(in),
-                      sums_for<T>(g));
-  };
-  for_groups(planes, make_scratch, [=](std::int64_t first, std::int64_t count, auto& scratch) {
-    auto& [blocked_dst, blocked_positions, blocked_src, sums] = scratch;
-    interleave(bits_of(diff_dst) + first * out, out, count, out, bits_of(blocked_dst.data()));
-    if constexpr (Kind != PoolKind::average)
-      interleave(positions + first * out, out, count, out, blocked_positions.data());
-    backward_plane<Kind, Size, kRows, Position, T>(g, blocked_dst.data(), blocked_positions.data(),
-                                                   blocked_src.data(), sums);
-    separate(bits_of(blocked_src.data()), count, in, bits_of(diff_src) + first * in);
-  });
-}
-
-template <PoolKind Kind, int Size, int Block, class Position, class T>
-void forward(const PoolForward& op, std::int64_t planes, const T* src, T* dst, Position* positions) {
-  if constexpr (Block == 1) {
-    forward_plain<Kind, Size>(op, planes, src, dst, positions);
-  } else {
-    const PoolGeometry& g = op.g;
-    const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
-#pragma omp parallel for schedule(static)
-    for (std::int64_t plane = 0; plane < planes; ++plane) {
-      if constexpr (std::is_void_v<Position>)
-        forward_plane<Kind, Size, Block, void>(op, src + plane * in, dst + plane * out, nullptr);
-      else
-        forward_plane<Kind, Size, Block>(op, src + plane * in, dst + plane * out, positions + plane * out);
+    for (std::int64_t first = 0; first < planes; first += kRows) {
+      const std::int64_t count = std::min<std::int64_t>(kRows, planes - first);
+      interleave(bits_of(src) + first * in, in, count, in, bits_of(blocked_src.data()));
+      pool(op, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
+      if constexpr (kKeep)
+        separate(blocked_positions.data(), count, out, static_cast<Position*>(positions) + first * out);
+      separate(bits_of(blocked_dst.data()), count, out, bits_of(dst) + first * out);
     }
   }
 }
 
-template <PoolKind Kind, int Size, int Block, class Position, class T>
-void backward(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, const Position* positions,
-              T* diff_src) {
-  if constexpr (Block == 1) {
-    backward_plain<Kind, Size>(g, planes, diff_dst, positions, diff_src);
-  } else {
-    const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
+/// Computes gradients of plain activations. Position is the type of the workspace, or void for averages.
+template <class Position, class T>
+void backward_plain(const PoolGeometry& g, BackwardPlane<T> spread, std::int64_t planes, const T* diff_dst,
+                    [[maybe_unused]] const void* positions, T* diff_src) {
+  const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
+  constexpr bool kKept = !std::is_void_v<Position>;
 #pragma omp parallel
-    {
-      Scratch<float> sums = sums_for<T>(g);
+  {
+    Scratch<T> blocked_dst(out), blocked_src(in);
+    Scratch<std::conditional_t<kKept, Position, std::uint8_t>> blocked_positions(kKept ? out : 0);
+    Scratch<float> sums = sums_for<T>(g);
 #pragma omp for schedule(static)
-      for (std::int64_t plane = 0; plane < planes; ++plane)
-        backward_plane<Kind, Size, Block, Position, T>(
-            g, diff_dst + plane * out, Kind == PoolKind::average ? nullptr : positions + plane * out,
-            diff_src + plane * in, sums);
+    for (std::int64_t first = 0; first < planes; first += kRows) {
+      const std::int64_t count = std::min<std::int64_t>(kRows, planes - first);
+      interleave(bits_of(diff_dst) + first * out, out, count, out, bits_of(blocked_dst.data()));
+      if constexpr (kKept)
+        interleave(static_cast<const Position*>(positions) + first * out, out, count, out,
+                   blocked_positions.data());
+      spread(g, blocked_dst.data(), blocked_positions.data(), blocked_src.data(), sums.data());
+      separate(bits_of(blocked_src.data()), count, in, bits_of(diff_src) + first * in);
     }
   }
 }
 
-/// Calls f(block, size, position) with constants for the kernels: the block of the layout, and the size of
-/// square windows if it is 2 or 3, else 0. `position` is a value of the workspace's type.
+/// Calls f(position) with a null pointer of the type of positions in the workspace, or of void if there are
+/// none.
 template <class F>
-void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
-  const auto with_block = [&](auto constant) {
-    if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{});
-    switch (g.size.equal() ? g.size.x : 0) {
-      case 2: return f(constant, Constant<2>{}, std::uint8_t{});
-      case 3: return f(constant, Constant<3>{}, std::uint8_t{});
-      default: return f(constant, Constant<0>{}, std::uint8_t{});
-    }
-  };
-  switch (block) {
-    case 16: return with_block(Constant<16>{});
-    case 8: return with_block(Constant<8>{});
-    case 4: return with_block(Constant<4>{});
-    default: return with_block(Constant<1>{});
+void with_position(const PoolGeometry& g, bool kept, const F& f) {
+  if (!kept)
+    f(static_cast<void*>(nullptr));
+  else if (g.workspace_type() == DataType::u8)
+    f(static_cast<std::uint8_t*>(nullptr));
+  else
+    f(static_cast<std::int32_t*>(nullptr));
+}
+
+template <class T>
+void forward(const PoolForward& op, std::int64_t planes, std::int64_t block, const T* src, T* dst,
+             std::byte* positions) {
+  const PoolGeometry& g = op.g;
+  const ForwardPlane<T> pool = forward_plane_for<T>(op, block);
+  if (block == 1)
+    return with_position(g, positions != nullptr, [&]<class Position>(Position*) {
+      forward_plain<Position>(op, pool, planes, src, dst, positions);
+    });
+  const std::int64_t in = g.h * g.w * block, out = g.oh * g.ow * block,
+                     bytes = out * size_of(g.workspace_type());
+#pragma omp parallel for schedule(static)
+  for (std::int64_t plane = 0; plane < planes; ++plane)
+    pool(op, src + plane * in, dst + plane * out, positions == nullptr ? nullptr : positions + plane * bytes);
+}
+
+template <class T>
+void backward(const PoolGeometry& g, std::int64_t planes, std::int64_t block, const T* diff_dst,
+              const std::byte* positions, T* diff_src) {
+  const BackwardPlane<T> spread = backward_plane_for<T>(g, block);
+  if (block == 1)
+    return with_position(g, positions != nullptr, [&]<class Position>(Position*) {
+      backward_plain<Position>(g, spread, planes, diff_dst, positions, diff_src);
+    });
+  const std::int64_t in = g.h * g.w * block, out = g.oh * g.ow * block,
+                     bytes = out * size_of(g.workspace_type());
+#pragma omp parallel
+  {
+    Scratch<float> sums = sums_for<T>(g);
+#pragma omp for schedule(static)
+    for (std::int64_t plane = 0; plane < planes; ++plane)
+      spread(g, diff_dst + plane * out, positions == nullptr ? nullptr : positions + plane * bytes,
+             diff_src + plane * in, sums.data());
   }
 }
 
@@ -347,24 +404,8 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
   std::vector<TensorDesc> args = {src, in_view(view, g.dst(), src.type)};
   if (keep) args.push_back(in_view(view, g.dst(), g.workspace_type()));
   return std::make_shared<KernelOp>(std::move(args), [=, type = src.type](std::span<std::byte* const> p) {
-    dispatch(g, block, [&](auto lanes, auto size, auto position) {
-      using Position = decltype(position);
-      with_stored(type, [&]<class T>(T) {
-        const T* from = as<T>(p[0]);
-        T* to = as<T>(p[1]);
-        const auto run = [&]<PoolKind Kind>() {
-          if (keep)
-            forward<Kind, size(), lanes()>(op, planes, from, to, as<Position>(p[2]));
-          else
-            forward<Kind, size(), lanes(), void>(op, planes, from, to, nullptr);
-        };
-        switch (g.kind) {
-          case PoolKind::max: return run.template operator()<PoolKind::max>();
-          case PoolKind::max_abs: return run.template operator()<PoolKind::max_abs>();
-          case PoolKind::average:
-            return forward<PoolKind::average, size(), lanes(), void>(op, planes, from, to, nullptr);
-        }
-      });
+    with_stored(type, [&]<class T>(T) {
+      forward(op, planes, block, as<T>(p[0]), as<T>(p[1]), keep ? p[2] : nullptr);
     });
   });
 }
@@ -386,18 +427,8 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));
   args.push_back(in_view(view, g.src(), type));
   return std::make_shared<KernelOp>(std::move(args), [=](std::span<std::byte* const> p) {
-    dispatch(g, block, [&](auto lanes, auto size, auto position) {
-      using Position = decltype(position);
-      with_stored(type, [&]<class T>(T) {
-        const T* diff_dst = as<T>(p[0]);
-        T* diff_src = as<T>(p[positions ? 2 : 1]);
-        // max_abs needs no kernel of its own: only the position of a maximum counts.
-        if (positions)
-          backward<PoolKind::max, size(), lanes(), Position>(g, planes, diff_dst, as<Position>(p[1]),
-                                                             diff_src);
-        else
-          backward<PoolKind::average, size(), lanes(), Position>(g, planes, diff_dst, nullptr, diff_src);
-      });
+    with_stored(type, [&]<class T>(T) {
+      backward(g, planes, block, as<T>(p[0]), positions ? p[1] : nullptr, as<T>(p[positions ? 2 : 1]));
     });
   });
 }
