@@ -32,7 +32,7 @@ std::int64_t bytes_between(const Plan& plan, const Topology& hosts) {
 }  // namespace
 
 TEST_CASE("every plan of configs is right on several hosts") {
-  for (const auto& [config, data] : config_data()) {
+  for (const auto& [config, data] : config_cases()) {
     for (const std::vector<int>& hosts : {std::vector<int>{2, 2}, {1, 3}, {4, 4}, {3, 2, 1}}) {
       PlannedNet net = net_on(config, hosts);
       for (const std::int64_t images : {16, 9, 3}) {

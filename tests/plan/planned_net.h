@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "convnet/plan/plan_set.h"
+#include "tests/every_case.h"
 
 namespace convnet::test {
 
@@ -36,6 +37,15 @@ inline const std::map<std::string, ConfigData>& config_data() {
       {"alexnet-owt-4gpu-hybrid-auto", {{3, 224, 224}, 1000}},
       {"alexnet-2gpu-model", {{3, 224, 224}, 1000}}};
   return data;
+}
+
+/// The files that tests of many cases plan: all of config_data(), or every every_case()-th of them.
+inline std::map<std::string, ConfigData> config_cases() {
+  std::map<std::string, ConfigData> cases;
+  std::size_t i = 0;
+  for (const auto& file : config_data())
+    if (i++ % static_cast<std::size_t>(every_case()) == 0) cases.insert(file);
+  return cases;
 }
 
 struct PlannedNet {

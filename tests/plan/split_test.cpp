@@ -37,7 +37,7 @@ std::vector<TaskId> messages(const Plan& plan, TaskKind kind) {
 }  // namespace
 
 TEST_CASE("every plan of configs is right in several processes") {
-  for (const auto& [config, data] : config_data()) {
+  for (const auto& [config, data] : config_cases()) {
     for (const std::vector<int>& processes : {std::vector<int>{1, 1, 1, 1}, {2, 2}, {1, 3}, {4}}) {
       const PlannedNet alone(config, true, false, 4);
       const PlannedNet net = net_of_processes(config, 4, processes);
@@ -80,7 +80,7 @@ TEST_CASE("updates and messages of several layers are described by what they are
 }
 
 TEST_CASE("plans of files that place layers on devices are right with a process for each device") {
-  for (const auto& [config, data] : config_data()) {
+  for (const auto& [config, data] : config_cases()) {
     PlannedNet one(config);
     const int devices = one.graph.gpu_count();
     if (devices == 1) continue;

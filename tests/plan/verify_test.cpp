@@ -87,7 +87,7 @@ TEST_CASE("every plan of configs is right") {
 }
 
 TEST_CASE("every plan of configs is right on 1, 2, 4 and 8 devices") {
-  for (const auto& [config, data] : config_data()) {
+  for (const auto& [config, data] : config_cases()) {
     for (const int devices : {1, 2, 4, 8}) {
       PlannedNet net(config, true, false, devices);
       for (const std::int64_t images : {16, 9, 3}) {
@@ -101,7 +101,7 @@ TEST_CASE("every plan of configs is right on 1, 2, 4 and 8 devices") {
 }
 
 TEST_CASE("every plan of configs is right with several microbatches a replica") {
-  for (const auto& [config, data] : config_data()) {
+  for (const auto& [config, data] : config_cases()) {
     for (const int microbatches : {2, 3}) {
       for (const int devices : {0, 4}) {
         PlannedNet net(config, true, false, devices, Precision::fp32, "cpu", {}, microbatches);
