@@ -167,9 +167,8 @@ class Bundle(unittest.TestCase):
 
     def test_steps_beside_what_is_compiled(self):
         self.program("bin/convnet", CONVNET.replace("bench*)", 'bench*) echo "ours $*" >>"$PIDS"; '))
-        for script in ("torch_bench.py", "torchvision_peer.py"):
-            with open(self.path(f"scripts/{script}"), "w") as file:
-                file.write(COMPILED)
+        with open(self.path("scripts/torch_bench.py"), "w") as file:
+            file.write(COMPILED)
         code, _ = self.run_script("gpu-check", "compile", self.path("out/a.md"), "--seconds", "100")
         self.assertEqual(code, 0, self.said)
         self.assertRegex(self.read("out/a.md"), r"\| steps beside torch.compile's \| passed \|")
@@ -181,7 +180,6 @@ class Bundle(unittest.TestCase):
         self.assertEqual([run.split()[0] for run in runs], ["ours", "theirs"] * 20)
         for run in runs:
             self.assertIn("--steps 401", run)
-            self.assertEqual("--peer-script" in run, run.startswith("theirs") and "resnet18-imagenet" in run)
 
     def test_dependent_launches(self):
         self.program("bin/convnet", 'ms=2.0; [ "$CONVNET_DEPENDENT_LAUNCH" != on ] || ms=1.6; echo "{\\"ms_per_step\\": $ms, \\"recorded\\": true}"')
