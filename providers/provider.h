@@ -252,6 +252,11 @@ class Provider {
   virtual std::vector<std::string> skipped_images() const { return {}; }
   /// Returns files of the data set that belong to no batch.
   virtual LeftOutFiles left_out() const { return {}; }
+  /// Returns what a user can do if a net waits for what read() returns.
+  virtual std::string faster_reading() const {
+    return "fewer options that change images need less time (docs/data.md, Augmentation), and a faster disk "
+           "delivers batches that are not kept in memory sooner";
+  }
 };
 
 /// Returns the images [first, first + count) of a batch, as far as they exist.
