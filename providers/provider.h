@@ -138,6 +138,7 @@ struct ImageOptions {
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
   bool can_skip = true;          ///< the command has the option --skip-bad-images, which messages may name
   int decode_threads = 0;        ///< 0: as many as there are cores
+  std::string cache = {};        ///< folder for decoded pictures (picture_cache.h); "": none are kept
   /// If folders of classes have no test set, hold out a tenth of the images, by a hash of their names.
   bool hold_out = false;
 
