@@ -16,6 +16,7 @@
 #include "convnet/base/philox.h"
 #include "convnet/base/utf8.h"
 #include "providers/augment.h"
+#include "providers/channels.h"
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"
@@ -475,6 +476,13 @@ class ImageProvider final : public Provider {
   template <class Item>
   void write_square(const DecodedImage& square, bool mirror, Item* out) const {
     const auto side = static_cast<std::size_t>(side_);
+    if constexpr (std::is_same_v<Item, std::uint8_t>) {
+      if (channels_ == 3) {
+        for (std::size_t y = 0; y < side; ++y)
+          split_channels(square.pixels.data() + y * side * 3, side, mirror, out + y * side, side * side);
+        return;
+      }
+    }
     for (std::size_t y = 0; y < side; ++y)
       for (std::size_t c = 0; c < channels_; ++c) {
         const std::uint8_t* const from = square.pixels.data() + y * side * 3 + c;
