@@ -132,7 +132,7 @@ void sum_columns(const std::uint8_t* from, const Axis& columns, std::uint8_t* to
   const std::size_t pairs = columns.pairs.size() / count;
   const std::int32_t* pair = columns.pairs.data();
   for (std::size_t x = 0; x < count; ++x, to += 3) {
-    const std::uint8_t* at = from + 3 * (columns.first[x] - columns.begin());
+    const std::uint8_t* at = from + std::ptrdiff_t{3} * (columns.first[x] - columns.begin());
     __m128i sums = half;
     for (std::size_t k = 0; k < pairs; ++k, at += 6, ++pair) {
       const __m128i both = _mm_unpacklo_epi8(load(at), load(at + 3));
@@ -151,7 +151,7 @@ void sum_columns(const std::uint8_t* from, const Axis& columns, std::uint8_t* to
   const auto taps = static_cast<std::size_t>(columns.taps);
   for (std::size_t x = 0; x < count; ++x)
     for (int c = 0; c < 3; ++c) {
-      const std::uint8_t* const at = from + 3 * (columns.first[x] - columns.begin()) + c;
+      const std::uint8_t* const at = from + std::ptrdiff_t{3} * (columns.first[x] - columns.begin()) + c;
       std::int32_t sum = 0;
       for (std::size_t k = 0; k < taps; ++k) sum += columns.weights[x * taps + k] * at[3 * k];
       *to++ = rounded(sum);
