@@ -1,10 +1,11 @@
-// Reads the images of a folder, again and again on one core: libjpeg-turbo's own decoding of whole images,
-// and what provider "image" makes of them for training: random crops of scaled images, and random resized
-// crops. bench/decode runs it.
+// Reads the images of a folder, again and again: libjpeg-turbo's own decoding of whole images, and what
+// provider "image" makes of them for training: random crops of scaled images, and random resized crops, of
+// photos and of decoded pictures in a cache. bench/decode runs it.
+#include <stdlib.h>
+#include <time.h>
 #include <turbojpeg.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -22,12 +23,40 @@ namespace {
 
 using namespace convnet;
 
-/// Returns the images per second of some work that returns how many it did.
-double speed_of(const std::function<double()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  const double images = work();
-  return images / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// Returns the seconds that all threads of this process have computed. Other programs on the machine change
+/// them less than the time on the wall.
+double cpu_seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+/// Returns the images per second and core of some work that returns how many it did.
+double speed_of(const std::function<double()>& work) {
+  const double start = cpu_seconds();
+  const double images = work();
+  return images / (cpu_seconds() - start);
+}
+
+/// A folder for the cache that is gone when the program ends.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "convnet-decode-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw RunError("there is no temporary folder");
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 /// Pixels of the last image are left in `pixels`.
 void decode_alone(const std::string& bytes, std::vector<unsigned char>& pixels) {
@@ -42,7 +71,7 @@ void decode_alone(const std::string& bytes, std::vector<unsigned char>& pixels) 
     throw InputError(tjGetErrorStr2(decoder.get()));
 }
 
-void run(const std::string& folder, int image_size, int inner_size, int rounds) {
+void run(const std::string& folder, int image_size, int inner_size, int threads, int rounds) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (entry.path().extension() == ".jpg" || entry.path().extension() == ".jpeg")
@@ -56,16 +85,28 @@ void run(const std::string& folder, int image_size, int inner_size, int rounds) 
   ImageOptions options;
   options.image_size = image_size;
   options.inner_size = inner_size;
-  options.decode_threads = 1;
-  const auto reading = [&](double random_resized_crop) {
+  options.decode_threads = threads;
+  const TemporaryFolder cache;
+  const auto reading = [&](double random_resized_crop, bool cached) {
     options.random_resized_crop = random_resized_crop;
+    options.cache = cached ? cache.path() : "";
     std::shared_ptr<Provider> provider = make_image_provider(folder, options, 1);
     return [provider, epoch = 0]() mutable {
       const int first = provider->split() ? provider->split()->train.first : 0;
-      return static_cast<double>(provider->read({.batch = first, .epoch = ++epoch}, {}).images);
+      // Minibatches, as in training.
+      constexpr std::int64_t kMinibatch = 64;
+      double images = 0;
+      LoadRequest request{.batch = first, .epoch = ++epoch, .first = 0, .count = kMinibatch};
+      for (bool last = false; !last; request.first += kMinibatch) {
+        const DataBatch piece = provider->read(request, {});
+        images += static_cast<double>(piece.images);
+        last = piece.last;
+      }
+      return images;
     };
   };
-  std::vector<std::function<double()>> works = {alone, reading(0), reading(0.08)};
+  std::vector<std::function<double()>> works = {alone, reading(0, false), reading(0.08, false),
+                                                reading(0, true), reading(0.08, true)};
   std::vector<std::vector<double>> speeds(works.size()), ratios(works.size());
   for (int round = 0; round <= rounds; ++round) {
     for (std::size_t w = 0; w < works.size(); ++w) {
@@ -75,19 +116,21 @@ void run(const std::string& folder, int image_size, int inner_size, int rounds) 
       ratios[w].push_back(speed / speeds[0].back());
     }
   }
-  std::printf("| %zu | %d | %d | %.0f | %.0f | %.2f | %.0f | %.2f |\n", files.size(), image_size, inner_size,
-              median(speeds[0]), median(speeds[1]), median(ratios[1]), median(speeds[2]), median(ratios[2]));
+  std::printf("| %zu | %d | %d | %.0f |", files.size(), image_size, inner_size, median(speeds[0]));
+  for (std::size_t w = 1; w < works.size(); ++w)
+    std::printf(" %.0f | %.2f |", median(speeds[w]), median(ratios[w]));
+  std::printf("\n");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: decode_bench FOLDER IMAGE-SIZE INNER-SIZE ROUNDS\n");
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: decode_bench FOLDER IMAGE-SIZE INNER-SIZE THREADS ROUNDS\n");
     return 2;
   }
   try {
-    run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]));
+    run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "decode_bench: %s\n", error.what());
     return 2;

@@ -10,10 +10,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "convnet/base/cores.h"
 #include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/base/philox.h"
 #include "convnet/base/utf8.h"
 #include "providers/augment.h"
+#include "providers/channels.h"
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"
@@ -113,6 +116,7 @@ class ImageProvider final : public Provider {
           fmt::format("--{}: cuda-convnet2's batches are read a file at a time, and their images "
                       "were mixed when they were made; folders and tars of images can be shuffled",
                       options.balance ? "balance" : "shuffle"));
+    if (!options.cache.empty()) check_folder_writable(options.cache, "decoded pictures are to be kept in");
     const ImageSetInfo& info = source_->info();
     if (options.balance && (info.has_tags || !info.number_names.empty()))
       throw InputError(
@@ -157,6 +161,20 @@ class ImageProvider final : public Provider {
   }
 
   LeftOutFiles left_out() const override { return source_->left_out(); }
+
+  std::string faster_reading() const override {
+    std::string text;
+    if (options_.cache.empty())
+      text = "--cache-images FOLDER keeps decoded pictures, for later epochs and runs";
+    else
+      text = "the first epoch decodes what --cache-images keeps, and later ones only read it";
+    if (options_.decode_threads > 0 && options_.decode_threads < usable_cores())
+      text += fmt::format("; there are {} cores, and --decode-threads is {}", usable_cores(),
+                          options_.decode_threads);
+    if (options_.cache.empty() && source_->info().image_size == 0)
+      text += "; 'convnet make-data' makes large photos small, which are decoded faster";
+    return text;
+  }
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     check_range({request.batch, request.batch}, "batch");
@@ -286,10 +304,9 @@ class ImageProvider final : public Provider {
       batch = shuffled_->first + static_cast<int>(stored.batch);
       image = stored.image;
     }
-    const auto decode = [&](const EncodedImage& encoded) {
-      return resizes_crops(place) ? decode_crop(encoded, place) : decode_whole(encoded);
-    };
-    const Found found = wanted ? find(batch, image, decode) : Found{{}, source_->labels(batch, image)};
+    const Found found = wanted
+                            ? find(batch, image, resizes_crops(place) ? std::optional(place) : std::nullopt)
+                            : Found{{}, source_->labels(batch, image)};
     if (wanted && matrices_[0].type == DataType::f32)
       write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
     else if (wanted)
@@ -313,37 +330,74 @@ class ImageProvider final : public Provider {
     return image;
   }
 
-  /// Decodes the random window of a training image that will be scaled to what is seen.
-  DecodedImage decode_crop(const EncodedImage& encoded, const ImagePlace& place) const {
-    const auto choose = [&](ImageSize size) {
-      check_aspect(size, encoded.name, max_aspect);
-      const auto window = random_window(crop_key_, place, size.height, size.width,
-                                        {options_.random_resized_crop, 1, least_ratio, most_ratio});
-      return window ? *window : middle_window(size.height, size.width);
-    };
-    return decode_window(encoded.bytes, encoded.name, choose, side_);
+  /// Returns the random window of a training image that will be scaled to what is seen.
+  ImageWindow crop_window(ImageSize size, const ImagePlace& place) const {
+    const auto window = random_window(crop_key_, place, size.height, size.width,
+                                      {options_.random_resized_crop, 1, least_ratio, most_ratio});
+    return window ? *window : middle_window(size.height, size.width);
   }
 
-  /// Returns what `decode` makes of the image, or of the next readable one of the batch if bad ones are
-  /// skipped.
-  template <class Decode>
-  Found find(int batch, std::int64_t image, const Decode& decode) const {
+  /// Returns a picture as the cache keeps it: its shorter side is at most the image size.
+  DecodedImage shortened(DecodedImage image) const {
+    if (std::min(image.height, image.width) <= image_size_) return image;
+    return resize_image(image, scaled_to_shorter_side({image.height, image.width}, image_size_));
+  }
+
+  PictureCache& cache() const {
+    std::call_once(cache_opened_,
+                   [&] { cache_ = std::make_unique<PictureCache>(options_.cache, image_size_); });
+    return *cache_;
+  }
+
+  /// Reads the window for `crop` of an image, or all of it. With a cache it is a window of the shortened
+  /// picture, even while the cache is being filled, so that all epochs have the same pixels.
+  Found read_picture(int batch, std::int64_t image, const std::optional<ImagePlace>& crop,
+                     std::string& name) const {
+    const auto choose = [&](ImageSize size) {
+      return crop ? crop_window(size, *crop) : ImageWindow{0, 0, size.height, size.width};
+    };
+    std::optional<PictureOrigin> origin;
+    if (!options_.cache.empty()) origin = source_->origin(batch, image);
+    if (origin) {
+      if (std::optional<DecodedImage> kept = cache().read(*origin, choose))
+        return {std::move(*kept), source_->labels(batch, image)};
+    }
+    EncodedImage encoded = source_->read(batch, image);
+    name = encoded.name;
+    if (origin) {
+      DecodedImage whole = shortened(decode_whole(encoded));
+      cache().add(*origin, whole);
+      if (crop) whole = cut_window(whole, choose({whole.height, whole.width}));
+      return {std::move(whole), std::move(encoded.labels)};
+    }
+    if (!crop) return {decode_whole(encoded), std::move(encoded.labels)};
+    const auto choose_checked = [&](ImageSize size) {
+      check_aspect(size, name, max_aspect);
+      return choose(size);
+    };
+    return {decode_window(encoded.bytes, name, choose_checked, side_), std::move(encoded.labels)};
+  }
+
+  /// Returns what read_picture() does for the image, or for the next readable one of the batch if bad ones
+  /// are skipped.
+  Found find(int batch, std::int64_t image, const std::optional<ImagePlace>& crop = {}) const {
     for (std::int64_t at = image;;) {
-      EncodedImage encoded = source_->read(batch, at);
+      std::string name;
       try {
-        Found found{decode(encoded), std::move(encoded.labels)};
+        Found found = read_picture(batch, at, crop, name);
         if (at != image) {
           const std::lock_guard lock(mutex_);
           stand_ins_[{batch, image}] = at;
         }
         return found;
       } catch (const InputError& bad) {
-        if (!options_.can_skip) throw;
+        // Without a name, not the image is bad, but the file it is in, or the cache.
+        if (!options_.can_skip || name.empty()) throw;
         if (!options_.skip_bad_images)
           throw InputError(
               fmt::format("{}; --skip-bad-images 1 goes on past images that cannot be read", bad.what()));
         const std::lock_guard lock(mutex_);
-        skipped_.insert(encoded.name);
+        skipped_.insert(name);
       }
       ++at;
       if (source_->extent(batch, at, 1).images == 0) at = 0;
@@ -422,6 +476,13 @@ class ImageProvider final : public Provider {
   template <class Item>
   void write_square(const DecodedImage& square, bool mirror, Item* out) const {
     const auto side = static_cast<std::size_t>(side_);
+    if constexpr (std::is_same_v<Item, std::uint8_t>) {
+      if (channels_ == 3) {
+        for (std::size_t y = 0; y < side; ++y)
+          split_channels(square.pixels.data() + y * side * 3, side, mirror, out + y * side, side * side);
+        return;
+      }
+    }
     for (std::size_t y = 0; y < side; ++y)
       for (std::size_t c = 0; c < channels_; ++c) {
         const std::uint8_t* const from = square.pixels.data() + y * side * 3 + c;
@@ -491,8 +552,7 @@ class ImageProvider final : public Provider {
       const std::int64_t images = source_->extent(batch, 0, LoadRequest::all).images;
       const std::int64_t taken = std::min<std::int64_t>(images, sample_images / batches);
       workers_->run(taken, [&](std::int64_t i) {
-        const Found found = find(batch, i * images / taken,
-                                 [&](const EncodedImage& encoded) { return decode_whole(encoded); });
+        const Found found = find(batch, i * images / taken);
         const ImageSize scaled = scaled_to_shorter_side({found.image.height, found.image.width}, image_size_);
         const View centre = {(scaled.height - side_) / 2, (scaled.width - side_) / 2, false};
         const DecodedImage square =
@@ -522,6 +582,8 @@ class ImageProvider final : public Provider {
   const std::optional<BatchRange> shuffled_;
   mutable std::optional<EpochOrder> order_;  // made and changed by read() before it starts the workers
   const std::uint64_t crop_key_, label_key_, color_key_;
+  mutable std::once_flag cache_opened_;
+  mutable std::unique_ptr<PictureCache> cache_;  // made by cache()
   const std::unique_ptr<WorkerPool> workers_;
   mutable std::mutex mutex_;
   mutable std::set<std::string> skipped_;                                   // under the mutex
@@ -552,7 +614,8 @@ const std::vector<OptionOfImage>& options_of_image() {
       {"color-noise", [](const Options& o) { return o.color_noise > 0; }},
       {"skip-bad-images", [](const Options& o) { return o.skip_bad_images; }},
       {"random-resized-crop", [](const Options& o) { return o.random_resized_crop > 0; }},
-      {"decode-threads", [](const Options& o) { return o.decode_threads > 0; }}};
+      {"decode-threads", [](const Options& o) { return o.decode_threads > 0; }},
+      {"cache-images", [](const Options& o) { return !o.cache.empty(); }}};
   return all;
 }
 

@@ -125,6 +125,9 @@ class ClassFolders final : public DealtImages {
     const std::string path = (fs::path(part(batch).folder) / found.name).string();
     return {path, read_whole_file(path), labels_of(found)};
   }
+  std::optional<PictureOrigin> origin(int batch, std::int64_t image) const override {
+    return picture_origin((fs::path(part(batch).folder) / at(batch, image).name).string());
+  }
 
  private:
   std::vector<DealtImage> images_of(const std::string& folder, const std::string& training) {
@@ -175,6 +178,12 @@ class PhotosWithTable final : public DealtImages {
     const LabelledImage& photo = at(batch, image);
     const std::string name = photo.tar < 0 ? (fs::path(photos_.folder) / photo.name).string() : photo.name;
     return {name, photos_.read(photo), labels_of(photo)};
+  }
+  std::optional<PictureOrigin> origin(int batch, std::int64_t image) const override {
+    const LabelledImage& photo = at(batch, image);
+    if (photo.tar < 0) return picture_origin((fs::path(photos_.folder) / photo.name).string());
+    return picture_origin(photos_.tars[static_cast<std::size_t>(photo.tar)]->path(),
+                          fmt::format("@{}+{}", photo.at.offset, photo.at.size));
   }
 
  private:

@@ -196,6 +196,12 @@ class ImagePickles final : public ImageSource {
             std::string(file->images[i]),
             {file->labels[i]}};
   }
+  std::optional<PictureOrigin> origin(int batch, std::int64_t image) const override {
+    const std::lock_guard lock(mutex_);
+    auto at = files_.at(batch).begin();
+    for (; image >= counts_.at(*at); ++at) image -= counts_.at(*at);
+    return picture_origin(*at, fmt::format("#{}", image));
+  }
 
  private:
   /// Returns the contents of a file. Also keeps the number and the names of its images. The caller holds

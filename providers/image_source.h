@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "providers/picture_cache.h"
 #include "providers/provider.h"
 
 namespace convnet {
@@ -73,6 +74,8 @@ class ImageSource {
   /// Reads image `image` of a batch. An earlier extent() must have included it. Throws InputError or
   /// RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;
+  /// Returns the file of an image that read() could read, and its state now; nullopt if it has none.
+  virtual std::optional<PictureOrigin> origin(int, std::int64_t) const { return std::nullopt; }
   /// Returns only EncodedImage::labels, without reading the image if they are known.
   virtual ImageLabels labels(int batch, std::int64_t image) const { return read(batch, image).labels; }
 

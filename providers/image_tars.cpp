@@ -85,6 +85,10 @@ class ImageTars final : public ImageSource {
             file.read(it.at.offset, it.at.size),
             {{it.label}}};
   }
+  std::optional<PictureOrigin> origin(int batch, std::int64_t image) const override {
+    const FileRegion at = shard(batch)->images[static_cast<std::size_t>(image)].at;
+    return picture_origin(path_of(batch), fmt::format("@{}+{}", at.offset, at.size));
+  }
 
  private:
   const std::string& path_of(int batch) const { return shards_[static_cast<std::size_t>(batch - 1)]; }

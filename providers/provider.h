@@ -138,6 +138,7 @@ struct ImageOptions {
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
   bool can_skip = true;          ///< the command has the option --skip-bad-images, which messages may name
   int decode_threads = 0;        ///< 0: as many as there are cores
+  std::string cache = {};        ///< folder for decoded pictures (picture_cache.h); "": none are kept
   /// If folders of classes have no test set, hold out a tenth of the images, by a hash of their names.
   bool hold_out = false;
 
@@ -252,6 +253,11 @@ class Provider {
   virtual std::vector<std::string> skipped_images() const { return {}; }
   /// Returns files of the data set that belong to no batch.
   virtual LeftOutFiles left_out() const { return {}; }
+  /// Returns what a user can do if a net waits for what read() returns.
+  virtual std::string faster_reading() const {
+    return "fewer options that change images need less time (docs/data.md, Augmentation), and a faster disk "
+           "delivers batches that are not kept in memory sooner";
+  }
 };
 
 /// Returns the images [first, first + count) of a batch, as far as they exist.

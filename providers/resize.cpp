@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -24,6 +25,9 @@ struct Axis {
   std::vector<int> first;
   /// In units of 1/(1 << weight_bits). The type is narrow so that compilers find fast products.
   std::vector<std::int16_t> weights;
+
+  /// Weights 0 and 1, 2 and 3 and so on of each new pixel; a missing one is 0.
+  std::vector<std::int32_t> pairs;
 
   int begin() const { return first.front(); }
   int end() const { return first.back() + taps; }
@@ -56,6 +60,11 @@ Axis make_axis(int from, int to, int begin, int end) {
       given += weight;
     }
     axis.first.push_back(first);
+    const std::int16_t* const weights = axis.weights.data() + axis.weights.size() - axis.taps;
+    for (int k = 0; k < axis.taps; k += 2) {
+      const std::int16_t second = k + 1 < axis.taps ? weights[k + 1] : std::int16_t{0};
+      axis.pairs.push_back(static_cast<std::uint16_t>(weights[k]) | static_cast<std::int32_t>(second) << 16);
+    }
   }
   return axis;
 }
@@ -111,28 +120,42 @@ void sum_rows(const std::uint8_t* from, std::size_t stride, const std::int16_t* 
   }
 }
 
-/// Writes the weighted sum of `taps` neighbouring pixels. Up to row_padding bytes beyond them may be read.
-void sum_pixels(const std::uint8_t* from, const std::int16_t* weights, std::size_t taps, std::uint8_t* to) {
+/// Writes a row of new pixels, each a weighted sum of neighbouring ones. The first number of `from` is that
+/// of pixel columns.begin(). Up to row_padding bytes beyond the last pixel may be read.
+void sum_columns(const std::uint8_t* from, const Axis& columns, std::uint8_t* to) {
+  const std::size_t count = columns.first.size();
 #ifdef __SSE2__
-  const __m128i zero = _mm_setzero_si128();
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (weight_bits - 1));
   const auto load = [](const std::uint8_t* at) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
   };
-  __m128i sums = _mm_set1_epi32(1 << (weight_bits - 1));
-  for (std::size_t k = 0; k < taps; k += 2, from += 6) {
-    const __m128i weight = weight_pair(weights[k], k + 1 < taps ? weights[k + 1] : std::int16_t{0});
-    const __m128i pair = _mm_unpacklo_epi8(load(from), load(from + 3));
-    sums = _mm_add_epi32(sums, _mm_madd_epi16(_mm_unpacklo_epi8(pair, zero), weight));
+  const std::size_t pairs = columns.pairs.size() / count;
+  const std::int32_t* pair = columns.pairs.data();
+  for (std::size_t x = 0; x < count; ++x, to += 3) {
+    const std::uint8_t* at = from + std::ptrdiff_t{3} * (columns.first[x] - columns.begin());
+    __m128i sums = half;
+    for (std::size_t k = 0; k < pairs; ++k, at += 6, ++pair) {
+      const __m128i both = _mm_unpacklo_epi8(load(at), load(at + 3));
+      sums = _mm_add_epi32(sums, _mm_madd_epi16(_mm_unpacklo_epi8(both, zero), _mm_set1_epi32(*pair)));
+    }
+    sums = _mm_srai_epi32(sums, weight_bits);
+    const int rgb = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sums, zero), zero));
+    // The fourth byte is one of the next pixel, which is written later.
+    if (x + 1 < count) {
+      std::memcpy(to, &rgb, sizeof rgb);
+    } else {
+      for (int c = 0; c < 3; ++c) to[c] = static_cast<std::uint8_t>(rgb >> (8 * c) & 0xFF);
+    }
   }
-  sums = _mm_srai_epi32(sums, weight_bits);
-  const int rgb = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sums, zero), zero));
-  for (int c = 0; c < 3; ++c) to[c] = static_cast<std::uint8_t>(rgb >> (8 * c) & 0xFF);
 #else
-  for (int c = 0; c < 3; ++c) {
-    std::int32_t sum = 0;
-    for (std::size_t k = 0; k < taps; ++k) sum += weights[k] * from[3 * k + static_cast<std::size_t>(c)];
-    to[c] = rounded(sum);
-  }
+  const auto taps = static_cast<std::size_t>(columns.taps);
+  for (std::size_t x = 0; x < count; ++x)
+    for (int c = 0; c < 3; ++c) {
+      const std::uint8_t* const at = from + std::ptrdiff_t{3} * (columns.first[x] - columns.begin()) + c;
+      std::int32_t sum = 0;
+      for (std::size_t k = 0; k < taps; ++k) sum += columns.weights[x * taps + k] * at[3 * k];
+      *to++ = rounded(sum);
+    }
 #endif
 }
 
@@ -150,8 +173,7 @@ ImageSize scaled_to_shorter_side(ImageSize size, int side) {
 DecodedImage resize_image(const DecodedImage& image, ImageSize size, const ImageWindow& window) {
   const Axis rows = make_axis(image.height, size.height, window.y, window.y + window.height);
   const Axis columns = make_axis(image.width, size.width, window.x, window.x + window.width);
-  const auto row_taps = static_cast<std::size_t>(rows.taps),
-             column_taps = static_cast<std::size_t>(columns.taps);
+  const auto row_taps = static_cast<std::size_t>(rows.taps);
   const auto row_bytes = static_cast<std::size_t>(image.width) * 3;
   DecodedImage out{window.height, window.width, {}};
   out.pixels.resize(static_cast<std::size_t>(window.height) * static_cast<std::size_t>(window.width) * 3);
@@ -171,9 +193,8 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size, const Image
       to = std::copy(row.data(), row.data() + (end - begin), to);
       continue;
     }
-    for (std::size_t x = 0; x < columns.first.size(); ++x, to += 3)
-      sum_pixels(row.data() + static_cast<std::size_t>(columns.first[x]) * 3 - begin,
-                 columns.weights.data() + x * column_taps, column_taps, to);
+    sum_columns(row.data(), columns, to);
+    to += 3 * columns.first.size();
   }
   return out;
 }

@@ -96,7 +96,7 @@ void ProgressLine::show(std::int64_t done, std::int64_t total, std::int64_t sinc
   if (!terminal_ || seconds_since(last_) < 0.1) return;
   last_ = Clock::now();
   const double rate = static_cast<double>(since_start) / std::max(1e-9, seconds_since(start_));
-  ProgressAdditions additions = {{title_, ""}, {title_, ""}};
+  ProgressAdditions additions = {{title_, "", ""}, {title_, "", ""}};
   if (more) additions = more(rate);
   const auto around_bar = [&](const ProgressAdditions::Texts& added, const char* images) {
     ProgressTexts texts = {
@@ -104,6 +104,7 @@ void ProgressLine::show(std::int64_t done, std::int64_t total, std::int64_t sinc
         {" " + clock_text(static_cast<double>(total - done) / std::max(1e-9, rate)) + " left"}};
     if (!added.after_time.empty()) texts.after_bar.push_back(", " + added.after_time);
     texts.after_bar.push_back(fmt::format(", {:.0f} {}/s", rate, images));
+    if (!added.after_speed.empty()) texts.after_bar.push_back(", " + added.after_speed);
     return texts;
   };
   const double share = static_cast<double>(done) / static_cast<double>(std::max<std::int64_t>(1, total));

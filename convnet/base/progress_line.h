@@ -38,6 +38,7 @@ struct ProgressAdditions {
   struct Texts {
     std::string before_bar;  ///< takes the place of the title
     std::string after_time;
+    std::string after_speed = {};
   };
   Texts usual, narrow;
 };

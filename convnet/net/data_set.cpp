@@ -30,6 +30,7 @@ ImageOptions image_options(const DataOptions& options) {
   images.color_noise = options.color_noise;
   images.skip_bad_images = options.skip_bad_images;
   images.decode_threads = options.decode_threads;
+  images.cache = options.cache_images;
   images.flip = options.flip;
   images.mixup = options.mixup;
   images.cutmix = options.cutmix;

@@ -121,6 +121,14 @@ const OptionTable<DataOptions>& data_options() {
            "with several tags or numbers (--label-kind); PHOTO is a path below the folder or a file's name, "
            "with or without its extension; empty: folders are the classes"});
   labels.may_be_empty = true;
+  OptionSpec cache = option(
+      "cache-images", &DataOptions::cache_images,
+      {.fallback = "",
+       .unit = "folder",
+       .doc = "provider image keeps decoded pictures, whose shorter side is at most the image size, in this "
+              "folder, for later epochs, runs and other processes; empty: it decodes photos whenever it "
+              "needs them. A run that goes on needs the option again"});
+  cache.may_be_empty = cache.output = true;
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
              {.unit = "provider",
@@ -252,12 +260,14 @@ const OptionTable<DataOptions>& data_options() {
               .max = 1024,
               .unit = "threads",
               .doc = "threads of provider image that decode ahead of training; 0: one for each core"}),
+      std::move(cache),
   });
   return table;
 }
 
 OptionTable<DataOptions> planned_data_options() {
-  return data_options().without({"test-one", "shuffle", "balance", "skip-bad-images", "decode-threads"});
+  return data_options().without(
+      {"test-one", "shuffle", "balance", "skip-bad-images", "decode-threads", "cache-images"});
 }
 
 const OptionTable<DeviceOptions>& device_options() {

@@ -33,7 +33,7 @@ const OptionTable<NetFileOptions>& net_file_options();
 /// The data set, the batches of it that are used, and how its images are prepared.
 struct DataOptions {
   static constexpr OptionGroup group = OptionGroup::data;
-  std::string provider, path, labels;
+  std::string provider, path, labels, cache_images;
   LabelKind label_kind = LabelKind::automatic;
   BatchRange train_range, test_range;
   bool hold_out = false;  ///< ImageOptions::hold_out; set by choose_ranges()

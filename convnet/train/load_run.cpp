@@ -166,6 +166,20 @@ std::string note_of_unused_board(const LoadedRun& run) {
       board->second);
 }
 
+/// Returns a note if decoded pictures are not used because only the checkpoint names their folder; else "".
+std::string note_of_unused_cache(const LoadedRun& run) {
+  if (!run.checkpoint || run.given.contains("cache-images")) return "";
+  const auto cache = run.checkpoint->options.find("cache-images");
+  if (cache == run.checkpoint->options.end() || cache->second.empty()) return "";
+  return fmt::format(
+      "The decoded pictures in {0} are not used: a checkpoint does not say what is written where; "
+      "--cache-images {0} does{1}",
+      cache->second,
+      run.options.trains() && run.options.data.random_resized_crop > 0
+          ? ", and without it random resized crops are made of whole photos, not of those pictures"
+          : "");
+}
+
 /// Forgets the best test of the checkpoint if it is one of another value, or if its own checkpoint, which
 /// --keep-best would have kept, is not in the run's folder.
 void forget_other_best_test(LoadedRun& run, Processes* processes) {
@@ -311,6 +325,7 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     processes->set_uses_nccl(run.options.devices.nccl);
   }
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
+  add_note(run.notes, note_of_unused_cache(run));
   require_train_options(run.texts, first, run.by_name);
   run.options.devices = with_devices(run.options.devices, processes);
   // These make a plan for tests, but do not test.

@@ -140,6 +140,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
+  if (!options.data.cache_images.empty()) text += " --cache-images " + shell_word(options.data.cache_images);
   if (!options.tensorboard.empty()) text += " --tensorboard " + shell_word(options.tensorboard);
   if (out_of_patience(options, state.best))
     text += fmt::format(

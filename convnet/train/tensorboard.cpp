@@ -66,7 +66,8 @@ TensorBoard::TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& fi
   events_->flush();
 }
 
-void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress) {
+void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress,
+                          const std::optional<double>& waiting_for_data) {
   if (!events_) return;
   const auto step = static_cast<std::int64_t>(done);
   add_costs(step, costs, "train");
@@ -77,6 +78,7 @@ void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const Train
       events_->scalar("learning rate/" + w.name, step,
                       static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
   }
+  if (waiting_for_data) events_->scalar("time/waiting for data (percent)", step, 100 * *waiting_for_data);
   flush();
 }
 

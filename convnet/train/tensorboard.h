@@ -23,8 +23,10 @@ class TensorBoard {
   /// together; `folder` is null in all but the first, and those write nothing.
   TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& files, std::uint64_t done);
 
-  /// Adds costs and learning rates of a trained batch.
-  void trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress);
+  /// Adds costs and learning rates of a trained batch, and the share of its time that steps waited for data,
+  /// if that is worth a word.
+  void trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress,
+               const std::optional<double>& waiting_for_data);
   /// Adds costs of a test and pictures of the first layers' filters.
   void tested(std::uint64_t done, const CostSums& costs);
 

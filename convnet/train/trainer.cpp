@@ -313,6 +313,7 @@ std::string Trainer::best_value_text() const {
 bool Trainer::train_batch(const Position& work) {
   const auto start = Clock::now();
   time_use_ = {};
+  batch_wait_ = 0;
   LoadRequest wanted = request(work.batch, work.epoch, work.images);
   std::shared_ptr<const DataBatch> data = take(wanted);
   if (test_follows(work)) {
@@ -354,20 +355,26 @@ bool Trainer::train_batch(const Position& work) {
       line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
                 [&](double rate) {
                   const std::string run = clock_text(seconds_left(work, first, rate));
+                  const std::string waiting = waiting_text(batch_wait_, seconds_since(start));
                   return ProgressAdditions{
                       {title + " " + labelled_cost_text(state_.partial, net_.graph(), kLiveValues),
-                       run + " of the run"},
+                       run + " of the run", waiting},
                       {fmt::format("{}.{} ({:.0f}%) {}", work.epoch, work.batch, 100 * done.share,
                                    short_cost_text(state_.partial, net_.graph())),
-                       "run " + run}};
+                       "run " + run, waiting}};
                 });
     }
   }
   state_.position = {work.epoch, work.batch};
   const TrainingProgress last = last_progress(work);
-  print_batch(title, last, state_.partial_seconds + seconds_since(start),
-              static_cast<double>(first - resumed_at) / std::max(1e-9, seconds_since(start)));
-  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, last); });
+  const double seconds = seconds_since(start);
+  print_batch(title, last, state_.partial_seconds + seconds,
+              static_cast<double>(first - resumed_at) / std::max(1e-9, seconds));
+  data_wait_.note_batch(batch_wait_, seconds);
+  advise_on_data();
+  const std::optional<double> waiting =
+      waiting_text(batch_wait_, seconds).empty() ? std::nullopt : std::optional(batch_wait_ / seconds);
+  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, last, waiting); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
                  test_range_.count());
   state_.partial_seconds = 0;
@@ -376,13 +383,24 @@ bool Trainer::train_batch(const Position& work) {
 
 void Trainer::print_batch(const std::string& title, const TrainingProgress& last, double seconds,
                           double rate) const {
+  const std::string waiting = waiting_text(batch_wait_, seconds);
   if (for_people())
-    fmt::print("{} {} ({:.1f} s, {:.0f} images/s)\n", title, labelled_cost_text(state_.partial, net_.graph()),
-               seconds, rate);
+    fmt::print("{} {} ({:.1f} s, {:.0f} images/s{}{})\n", title,
+               labelled_cost_text(state_.partial, net_.graph()), seconds, rate, waiting.empty() ? "" : ", ",
+               waiting);
   else
     fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()), seconds);
   if (options_.report.verbose)
     fmt::print("  {}\n  learning rate: {}\n", time_use_.text(seconds), rates_text(net_, last));
+  std::fflush(stdout);
+}
+
+void Trainer::advise_on_data() {
+  const int percent = data_wait_.take_advice();
+  if (percent == 0 || !is_first()) return;
+  const std::string advice = provider_->faster_reading();
+  fmt::print("Note: steps have waited for data {} % of the time{}{}\n", percent, advice.empty() ? "" : "; ",
+             advice);
   std::fflush(stdout);
 }
 

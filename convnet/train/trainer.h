@@ -11,6 +11,7 @@
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
 #include "convnet/net/net_files.h"
+#include "convnet/train/data_wait.h"
 #include "convnet/train/load_run.h"
 #include "convnet/train/pace.h"
 #include "convnet/train/report.h"
@@ -71,7 +72,8 @@ class Trainer {
   /// Returns the request for the minibatch from image `first` on.
   LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
-  /// Takes data from the prefetcher; the time is counted as waiting for data.
+  /// Takes data from the prefetcher; the time is counted as waiting for data (time_use_, and but for the very
+  /// first call batch_wait_).
   std::shared_ptr<const DataBatch> take(const LoadRequest& wanted);
 
   /// Whether this process writes the run's files.
@@ -85,6 +87,8 @@ class Trainer {
   /// Prints the line of a batch that took `seconds`, and what --verbose adds: among it the learning rates at
   /// `last`, those of the batch's last minibatch.
   void print_batch(const std::string& title, const TrainingProgress& last, double seconds, double rate) const;
+  /// Says once in a run, after a batch, if its steps wait for data, and what helps.
+  void advise_on_data();
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
@@ -159,7 +163,11 @@ class Trainer {
   Processes* processes_;  ///< of the run; null where there is one
   bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
-  TimeUse time_use_;        ///< of the current batch
+  TimeUse time_use_;         ///< of the current batch
+  bool taken_data_ = false;  ///< take() has been called
+  /// The seconds that steps of the current batch have waited for this process's data.
+  double batch_wait_ = 0;
+  DataWait data_wait_;
   StepProfile profile_;     ///< --profile
   double test_error_ = 0;   ///< of the last test, as --max-test-err means it
   bool best_test_ = false;  ///< the last test was the best one

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
 #include "convnet/net/input_data.h"
@@ -21,7 +23,11 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
   const auto start = Clock::now();
   std::shared_ptr<const DataBatch> data;
-  run_collectively(processes_, [&] { data = prefetcher_.take(wanted); });
+  run_collectively(processes_, [&] {
+    data = prefetcher_.take(wanted);
+    // Nothing could be read ahead of a run's first step.
+    if (std::exchange(taken_data_, true)) batch_wait_ += seconds_since(start);
+  });
   time_use_.data += seconds_since(start);
   return data;
 }

@@ -159,6 +159,44 @@ TEST_CASE("images train from every form, the same with one and two decoder threa
   for (const char* mini : {"25", "100"}) CHECK(tested({"--multiview-test", "1", "--mini", mini}) == views);
 }
 
+TEST_CASE("a run with a cache of pictures trains to the bits of one without it, also after a stop") {
+  const Photographs photos;
+  const auto trained = [&](const std::string& set, const std::string& into, const Args& more) {
+    const Outcome run = run_well(photos.train(set, into) + more);
+    if (!more.empty())
+      CHECK(run.out.find(" --cache-images " + (photos.folder / "cache") + "\n") != std::string::npos);
+    return newest(photos.folder / into);
+  };
+  const Args cached = {"--cache-images", photos.folder / "cache"};
+  for (const std::string set : {"pickles", "tars", "folders"}) {
+    INFO(set);
+    check_equal(trained(set, set + "-filling", cached), trained(set, set + "-bare", {}));
+    const auto size = std::filesystem::file_size(photos.folder / "cache/pictures-20.index");
+    check_equal(trained(set, set + "-filled", cached), trained(set, set + "-bare-2", {}));
+    CHECK(std::filesystem::file_size(photos.folder / "cache/pictures-20.index") == size);
+  }
+  // Random resized crops are taken from the pictures of the cache, from the first epoch on.
+  const Args crops = cached + Args{"--random-resized-crop", "0.2"};
+  const TensorFile whole = trained("folders", "crops-filled", crops);
+  std::filesystem::remove_all(photos.folder / "cache");
+  run_well(photos.train("folders", "crops-parts") + crops + Args{"--epochs", "1"});
+  run_well(Args{"--load-file", photos.folder / "crops-parts", "--epochs", "2"} + cached);
+  check_equal(newest(photos.folder / "crops-parts"), whole);
+  // Mistakes: a file as the folder, and a folder with something else under the name.
+  write_file(photos.folder / "file", "");
+  const Outcome file =
+      run_program(with(photos.train("folders", "x") + cached, "--cache-images", photos.folder / "file"));
+  CHECK(file.code == 2);
+  CHECK(file.err.find(photos.folder / "file") != std::string::npos);
+  write_file(photos.folder / "cache/pictures-20.index",
+             "a list of pictures of all my friends, in alphabetical order");
+  const Outcome foreign = run_program(photos.train("folders", "x") + cached + Args{"--skip-bad-images", "1"});
+  CHECK(foreign.code == 2);
+  CHECK(foreign.err.find(
+            "pictures-20.index: is no cache of pictures; choose another folder for --cache-images") !=
+        std::string::npos);
+}
+
 TEST_CASE("small forms of cuda-convnet2's six ImageNet pairs train on its batches of JPEGs") {
   const TempFolder folder;
   const std::string set = folder / "set";

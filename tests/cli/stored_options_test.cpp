@@ -95,6 +95,17 @@ TEST_CASE("a run's curves are gone on with where the command repeats their folde
                       " --epochs 6 --tensorboard " + board) != std::string::npos);
 }
 
+TEST_CASE("decoded pictures are kept where the command says, not where a checkpoint does") {
+  const ForeignCheckpoint foreign;
+  const std::string cache = foreign.shop / "cache";
+  foreign.set("cache-images", cache);
+  const Outcome bare = run_well(foreign.resume());
+  CHECK(bare.out.find("The decoded pictures in " + cache +
+                      " are not used: a checkpoint does not say what is written where; --cache-images " +
+                      cache + " does\n") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(cache));
+}
+
 TEST_CASE("values in a checkpoint that its options do not take are reported with the file") {
   const ForeignCheckpoint foreign;
   for (const auto& [option, value, message] : std::vector<std::array<std::string, 3>>{

@@ -256,6 +256,27 @@ def check_predict(program, folder):
         check("predict... [" in shown and "\x1b" not in out and "predict..." not in out, f"{form}: no progress", shown)
 
 
+def check_waiting(program, folder):
+    """A net that waits for large pictures says so while a batch is trained, after it, and once with what helps."""
+    (folder / "large").mkdir()
+    write_png(folder / "large.png", 2000)
+    for kind in ("cat", "dog"):
+        (folder / "large/train" / kind).mkdir(parents=True)
+        for i in range(40):
+            (folder / "large/train" / kind / f"{i}.png").symlink_to(folder / "large.png")
+        (folder / "large/val" / kind).mkdir(parents=True)
+        write_png(folder / "large/val" / kind / "0.png", 8)
+    command = [*options(folder, program, "large", DEFINITION, PARAMETERS), "--data-provider", "image", "--data-path",
+               folder / "large", "--image-size", "8", "--inner-size", "8", "--decode-threads", "1", "--train-range", "1",
+               "--test-range", "2", "--test-freq", "1", "--save-file", folder / "large-run"]
+    code, shown = run_on_terminal(command, 160)
+    check(code == 0, f"exit code {code}", shown)
+    check(re.search(r" of the run, \d+ images/s, \d+ % waiting for data\r", shown), "nothing about waiting in a live line", shown)
+    plain = without_live_lines(shown)
+    check(re.search(r" images/s, \d+ % waiting for data\)$", plain, re.M), "nothing about waiting after a batch", plain)
+    check(len(re.findall(r"^Note: steps have waited for data \d+ % of the time; ", plain, re.M)) == 1, "not one note", plain)
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -267,6 +288,7 @@ def main():
         check_watched_costs(program, folder)
         check_rates(program, folder)
         check_predict(program, folder)
+        check_waiting(program, folder)
         check_closed_terminal(command, folder, True)
         check_closed_terminal(command, folder, False)
 

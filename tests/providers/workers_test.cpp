@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "tests/catch.h"
+#include "tests/temp_folder.h"
 
 using namespace convnet;
 
