@@ -62,9 +62,10 @@ BufferId TaskEmitter::held(const PlannedTensor& t, const TensorDesc& want, const
   return {};
 }
 
-BufferId TaskEmitter::version(PlannedTensor& t, TensorDesc want, TaskPlace place) {
+BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& wanted, TaskPlace place) {
   if (!t.buffer.exists()) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
-  if (const BufferId here = held(t, want, want.dims, place.device); here.exists()) return here;
+  if (const BufferId here = held(t, wanted, wanted.dims, place.device); here.exists()) return here;
+  const TensorDesc want = wanted;  // a copy, because new buffers move the one whose layout it may be
   if (t.readers.contains(place.device)) {
     std::vector<DeviceId> devices = {t.device};
     for (const auto& [device, node] : t.readers) devices.push_back(device);

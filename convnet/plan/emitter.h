@@ -67,9 +67,9 @@ class TaskEmitter {
   Task& emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
                   std::vector<BufferUse> uses);
 
-  /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
-  /// is none. `want` is a copy because it may be that of a buffer, and new buffers move the others.
-  BufferId version(PlannedTensor& t, TensorDesc want, TaskPlace place);
+  /// Returns a buffer on place.device that holds `t` in the layout `wanted`. Adds a reorder or a copy if
+  /// there is none.
+  BufferId version(PlannedTensor& t, const TensorDesc& wanted, TaskPlace place);
   /// Returns the sum of tensors on several devices, in their order: a new tensor on `device` with the layout
   /// of `model`.
   Value sum_across(const std::vector<Value>& parts, Value model, const std::string& name, TaskPlace place);
