@@ -14,7 +14,6 @@
 #include "convnet/net/net_files.h"
 #include "convnet/place/placed_files.h"
 #include "convnet/plan/hash.h"
-#include "convnet/plan/verify.h"
 
 namespace convnet {
 namespace {
@@ -103,11 +102,8 @@ Graph graph_of(const NetFiles& files, const Provider& provider, const PlaceComma
 std::uint64_t proven_plan(const Graph& graph, const Provider& provider, const PlaceCommandOptions& options) {
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
-  const Plan& train = plans.plan(Phase::train, options.step.mini);
-  const Plan& test = plans.plan(Phase::test, options.step.mini);
-  verify(train, graph);
-  verify(test, graph);
-  return plan_hash(train);
+  plans.make_verified({{Phase::train, options.step.mini}, {Phase::test, options.step.mini}});
+  return plan_hash(plans.plan(Phase::train, options.step.mini));
 }
 
 /// Makes the two files of a placement, and checks that they give the same plan.

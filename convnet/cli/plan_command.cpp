@@ -16,7 +16,6 @@
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/print.h"
-#include "convnet/plan/verify.h"
 #include "convnet/train/options.h"
 
 namespace convnet {
@@ -192,11 +191,10 @@ void plan_command(const std::vector<std::string>& args) {
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
   plan_of_run.views = provider.views();
   PlanSet plans(graph, provider.matrices(), *target, plan_of_run);
+  plans.make_verified({{Phase::train, rows.train}, {Phase::test, rows.test}});
   const Plan& train = plans.plan(Phase::train, rows.train);
   const Plan& test = plans.plan(Phase::test, rows.test);
   check_init_from(run, graph, plans);
-  verify(train, graph);
-  verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
   if (!found.empty()) plan["placement"] = found;
   if (predictor) {

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/share_work.h"
 #include "convnet/place/estimate.h"
 #include "convnet/plan/memory.h"
 #include "convnet/plan/plan_set.h"
@@ -466,31 +463,11 @@ class Search {
     }
     const std::vector<Choice> work(fresh.begin(), fresh.end());
     std::vector<PlacedCandidate> results(work.size());
-    std::atomic<std::size_t> next = 0;
-    std::mutex mutex;
-    std::exception_ptr error;
-    const auto run = [&] {
-      for (std::size_t i = next++; i < work.size(); i = next++) {
-        try {
-          const auto name = names_.find(work[i]);
-          results[i] =
-              candidate_of(placement_of(graph_, units_, work[i]), devices_of(work[i]),
-                           name == names_.end() ? "" : name->second, describe(graph_, units_, work[i]));
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!error) error = std::current_exception();
-          next = work.size();
-        }
-      }
-    };
-    {
-      std::vector<std::jthread> threads;
-      const auto more =
-          std::min<std::size_t>(static_cast<std::size_t>(std::max(1, question_.threads)), work.size());
-      for (std::size_t t = 1; t < more; ++t) threads.emplace_back(run);
-      run();
-    }
-    if (error) std::rethrow_exception(error);
+    share_work(work.size(), question_.threads, [&](std::size_t i) {
+      const auto name = names_.find(work[i]);
+      results[i] = candidate_of(placement_of(graph_, units_, work[i]), devices_of(work[i]),
+                                name == names_.end() ? "" : name->second, describe(graph_, units_, work[i]));
+    });
     for (std::size_t i = 0; i < work.size(); ++i) known_.emplace(work[i], std::move(results[i]));
   }
 

@@ -9,7 +9,7 @@
 namespace convnet {
 
 TaskEmitter::TaskEmitter(Plan& plan, const Target& target, Routes routes, bool accumulates)
-    : plan_(plan), target_(target), routes_(routes), accumulates_(accumulates) {
+    : plan_(plan), target_(target), forms_(target), routes_(routes), accumulates_(accumulates) {
   for (const BufferId id : plan.buffers.ids()) {
     const Buffer& b = plan.buffers[id];
     PlannedTensor t;
@@ -44,19 +44,28 @@ Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, Devi
   return add(std::move(t));
 }
 
-/// Whether buffer `id` is on `device` and holds what a reader or writer of `want` expects. Blocked layouts
-/// depend on the shape; plain memory is the same for every shape of as many elements.
-bool TaskEmitter::holds(BufferId id, const TensorDesc& want, DeviceId device) {
-  const Buffer& b = buffer(id);
-  return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == want.dims);
+/// Whether buffer `id` is on `device` and holds what a reader or writer of `want`, with the shape `dims`,
+/// expects. Blocked layouts depend on the shape; plain memory is the same for every shape of as many
+/// elements.
+bool TaskEmitter::holds(BufferId id, const TensorDesc& want, const Dims& dims, DeviceId device) const {
+  const Buffer& b = plan_.buffers[id];
+  return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == dims);
 }
 
-BufferId TaskEmitter::version(PlannedTensor& t, TensorDesc want, TaskPlace place) {
-  if (!t.buffer.exists()) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
-  if (holds(t.buffer, want, place.device)) return t.buffer;
+/// Returns the version of `t` for which this is so, or none.
+BufferId TaskEmitter::held(const PlannedTensor& t, const TensorDesc& want, const Dims& dims,
+                           DeviceId device) const {
+  if (t.buffer.exists() && holds(t.buffer, want, dims, device)) return t.buffer;
   for (const BufferId copy : t.copies) {
-    if (holds(copy, want, place.device)) return copy;
+    if (holds(copy, want, dims, device)) return copy;
   }
+  return {};
+}
+
+BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& wanted, TaskPlace place) {
+  if (!t.buffer.exists()) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
+  if (const BufferId here = held(t, wanted, wanted.dims, place.device); here.exists()) return here;
+  const TensorDesc want = wanted;  // a copy, because new buffers move the one whose layout it may be
   if (t.readers.contains(place.device)) {
     std::vector<DeviceId> devices = {t.device};
     for (const auto& [device, node] : t.readers) devices.push_back(device);
@@ -69,7 +78,7 @@ BufferId TaskEmitter::version(PlannedTensor& t, TensorDesc want, TaskPlace place
   (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
   const bool remote = buffer(from).device != place.device;
   Task task =
-      new_task(place, remote ? TaskKind::copy : TaskKind::reorder, op, target_.form(op, {op.from, op.to}));
+      new_task(place, remote ? TaskKind::copy : TaskKind::reorder, op, forms_.form(op, {op.from, op.to}));
   if (remote) task.stream = Stream::copy;
   task.uses = {{from, Access::read}, {copy, Access::write}};
   add_workspace(task);
@@ -175,7 +184,7 @@ BufferId TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPl
   return can_be_reordered(t.buffer) ? t.buffer : version(t, {t.dims, primary.type, nullptr}, place);
 }
 
-Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const {
+Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const OpDesc& op, Shared<OpForm> form) const {
   Task task;
   task.kind = kind;
   task.node = place.node;
@@ -189,7 +198,7 @@ Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpF
 }
 
 void TaskEmitter::add_workspace(Task& task) {
-  const std::int64_t bytes = task.form.workspace_bytes;
+  const std::int64_t bytes = task.form->workspace_bytes;
   if (bytes > 0)
     task.workspace =
         add_buffer("workspace", BufferKind::workspace, task.device, {{bytes}, DataType::u8, nullptr});
@@ -217,26 +226,25 @@ LayoutHints TaskEmitter::hints_for(const std::vector<Argument>& args, const std:
 /// wants. An operation may use a tensor in another shape with as many elements: it then reads or writes a
 /// version in that shape's layout, which is reordered when another operation reads the tensor in its own
 /// shape.
-BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place) {
+BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, const TensorDesc& want, TaskPlace place) {
   if (!has_shape(t) || t.kind == BufferKind::input) return t.buffer;
   if (element_count(arg.dims) != element_count(t.dims))
     throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
                            to_string(arg.dims));
-  want.dims = want.plain() ? t.dims : arg.dims;
-  if (arg.access == Access::read) return version(t, want, place);
+  const Dims& dims = want.plain() ? t.dims : arg.dims;
+  const BufferId here = held(t, want, dims, place.device);
+  if (arg.access == Access::read && here.exists()) return here;
+  const TensorDesc shaped{dims, want.type, want.layout};
+  if (arg.access == Access::read) return version(t, shaped, place);
   if (t.device != place.device)
     throw std::logic_error("plan: '" + t.name + "' is written from another device");
   if (arg.access == Access::read_write) {
-    const BufferId id = version(t, want, place);
+    const BufferId id = version(t, shaped, place);
     rebind(t, id);
     return id;
   }
   // The whole tensor is overwritten: a version in the wanted layout is reused, the others become invalid.
-  BufferId id = t.buffer.exists() && holds(t.buffer, want, place.device) ? t.buffer : BufferId();
-  for (const BufferId copy : t.copies) {
-    if (!id.exists() && holds(copy, want, place.device)) id = copy;
-  }
-  if (!id.exists()) id = add_buffer(t.name, t.kind, t.device, want);
+  const BufferId id = here.exists() ? here : add_buffer(t.name, t.kind, t.device, shaped);
   rebind(t, id);
   return id;
 }
@@ -281,7 +289,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
       if (args[k].access != Access::read) place.device = tensor(values[k]).device;
     }
   }
-  Task task = new_task(place, kind, op, target_.form(op, hints_for(args, values)));
+  Task task = new_task(place, kind, op, forms_.form(op, hints_for(args, values)));
   bool remote = false;
   // Reads are bound first, because an operation in place reads the version that its write replaces.
   task.uses.resize(args.size());
@@ -292,7 +300,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
       TaskPlace at = place;
       if (across) at.device = t.device;
       remote = remote || at.device != task.device;
-      const BufferId id = bind(t, args[k], task.form.args[k], at);
+      const BufferId id = bind(t, args[k], task.form->args[k], at);
       task.uses[k] = {id, args[k].access, 0, t.begin, t.bytes};
     }
   }
@@ -309,7 +317,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
 
 Task& TaskEmitter::emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
                              std::vector<BufferUse> uses) {
-  Task task = new_task(place, kind, op, target_.form(op, LayoutHints(uses.size())));
+  Task task = new_task(place, kind, op, forms_.form(op, LayoutHints(uses.size())));
   task.stream = stream;
   task.uses = std::move(uses);
   add_workspace(task);

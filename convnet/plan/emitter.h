@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/plan/form_cache.h"
 #include "convnet/plan/plan.h"
 
 namespace convnet {
@@ -66,9 +67,9 @@ class TaskEmitter {
   Task& emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
                   std::vector<BufferUse> uses);
 
-  /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
-  /// is none. `want` is a copy because it may be that of a buffer, and new buffers move the others.
-  BufferId version(PlannedTensor& t, TensorDesc want, TaskPlace place);
+  /// Returns a buffer on place.device that holds `t` in the layout `wanted`. Adds a reorder or a copy if
+  /// there is none.
+  BufferId version(PlannedTensor& t, const TensorDesc& wanted, TaskPlace place);
   /// Returns the sum of tensors on several devices, in their order: a new tensor on `device` with the layout
   /// of `model`.
   Value sum_across(const std::vector<Value>& parts, Value model, const std::string& name, TaskPlace place);
@@ -90,9 +91,10 @@ class TaskEmitter {
   }
   Task& emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values,
                 bool across);
-  Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const;
+  Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, Shared<OpForm> form) const;
   void add_workspace(Task& task);
-  bool holds(BufferId id, const TensorDesc& want, DeviceId device);
+  bool holds(BufferId id, const TensorDesc& want, const Dims& dims, DeviceId device) const;
+  BufferId held(const PlannedTensor& t, const TensorDesc& want, const Dims& dims, DeviceId device) const;
   bool relays(const TensorDesc& moved, const std::vector<DeviceId>& devices) const;
   BufferId add_version(PlannedTensor& t, const TensorDesc& want, DeviceId device);
   BufferId broadcast(PlannedTensor& t, const TensorDesc& want, const std::vector<DeviceId>& devices,
@@ -100,11 +102,12 @@ class TaskEmitter {
   BufferId source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
   bool runs_beside(const Task& task) const;
   LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
-  BufferId bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place);
+  BufferId bind(PlannedTensor& t, const Argument& arg, const TensorDesc& want, TaskPlace place);
   void rebind(PlannedTensor& t, BufferId id);
 
   Plan& plan_;
   const Target& target_;
+  FormCache forms_;
   const Routes routes_;
   const bool accumulates_;
   std::vector<PlannedTensor> tensors_;

@@ -211,10 +211,10 @@ class Fuser {
     for (const BufferUse& use : task.uses) hints.emplace_back(plan_.buffers[use.buffer].desc);
     task.form = target_.form(task.op, hints);
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      const TensorDesc &lies = plan_.buffers[task.uses[k].buffer].desc, &wanted = task.form.args[k];
+      const TensorDesc &lies = plan_.buffers[task.uses[k].buffer].desc, &wanted = task.form->args[k];
       if (!same_layout(lies, wanted) || (!wanted.plain() && lies.dims != wanted.dims)) return false;
     }
-    const std::int64_t bytes = task.form.workspace_bytes;
+    const std::int64_t bytes = task.form->workspace_bytes;
     if (bytes > 0 && (!task.workspace.exists() || plan_.buffers[task.workspace].bytes < bytes)) {
       task.workspace = add_buffer(plan_.buffers, "workspace", BufferKind::workspace, task.device,
                                   {{bytes}, DataType::u8, nullptr});

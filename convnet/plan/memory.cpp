@@ -1,11 +1,13 @@
 #include "convnet/plan/memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
 
+#include "convnet/base/cores.h"
+#include "convnet/base/share_work.h"
 #include "convnet/plan/order.h"
 
 namespace convnet {
@@ -73,26 +75,77 @@ std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const Table<
   return fullest;
 }
 
+/// A buffer of a device that has a place.
+struct Placed {
+  std::int64_t begin, end;
+  Lifetime life;
+  int stream;      ///< of all uses, if these are on one stream of the device; else -1
+  unsigned group;  ///< the index of the tasks that use it
+  bool shares_bytes(const Placed& other) const { return begin < other.end && other.begin < end; }
+  /// By begin; of those at one place, the last ones that are used first.
+  bool operator<(const Placed& other) const {
+    return std::pair(begin, other.life.first) < std::pair(other.begin, life.first);
+  }
+};
+
+/// The buffers that have places, in order. They lie in blocks, so that adding one moves few others, and that
+/// a search steps over many at a time.
+class PlacedBuffers {
+ public:
+  /// Calls visit(placed) for each buffer that ends after `from`, in order, until one returns false. The calls
+  /// may raise `from`.
+  template <class Visit>
+  void visit_from(const std::int64_t& from, const Visit& visit) const {
+    for (const Block& block : blocks_) {
+      if (block.end <= from) continue;
+      for (const Placed& placed : block.placed) {
+        if (placed.end > from && !visit(placed)) return;
+      }
+    }
+  }
+
+  void add(const Placed& placed) {
+    auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                              [&](const Block& b) { return placed < b.placed.back(); });
+    if (block == blocks_.end()) {
+      if (blocks_.empty()) blocks_.emplace_back();
+      block = std::prev(blocks_.end());
+    }
+    block->placed.insert(std::upper_bound(block->placed.begin(), block->placed.end(), placed), placed);
+    block->end = std::max(block->end, placed.end);
+    if (block->placed.size() <= kMost) return;
+    const auto middle = block->placed.begin() + kMost / 2;
+    Block rest{{middle, block->placed.end()}};
+    block->placed.erase(middle, block->placed.end());
+    for (Block* half : {&*block, &rest}) {
+      half->end = 0;
+      for (const Placed& p : half->placed) half->end = std::max(half->end, p.end);
+    }
+    blocks_.insert(std::next(block), std::move(rest));
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kMost = 128;
+  struct Block {
+    std::vector<Placed> placed;
+    std::int64_t end = 0;  ///< the largest of its buffers
+  };
+  std::vector<Block> blocks_;
+};
+
 /// Gives the device's transient buffers their places, in their order, each the lowest that is free, and
 /// returns the bytes that these take. Buffers share memory where all uses of one come before all uses of the
 /// other, on whatever streams and devices these run.
 std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
                              const Table<BufferId, Lifetime>& lives,
                              const Table<BufferId, std::vector<TaskId>>& tasks, const TaskOrder& order) {
-  struct Placed {
-    std::int64_t begin, end;
-    Lifetime life;
-    std::optional<Stream> stream;  ///< of all uses, if these are on one stream of the device
-    std::size_t uses;              ///< index into `groups`
-    bool shares_bytes(const Placed& other) const { return begin < other.end && other.begin < end; }
-  };
-  std::vector<Placed> placed;  // by begin; of those at one place, the last ones that are used first
+  PlacedBuffers placed;
   std::vector<TaskOrder::Group> groups;
   std::int64_t needed = 0;
   BufferId last;
   for (const BufferId b : buffers) {
     Buffer& buffer = plan.buffers[b];
-    Placed own{0, 0, lives[b], std::nullopt, groups.size()};
+    Placed own{0, 0, lives[b], -1, static_cast<unsigned>(groups.size())};
     // Equal results of one task find no place below each other: the search goes on behind the one before.
     if (last.exists() && plan.buffers[last].bytes == buffer.bytes && lives[last].first == own.life.first)
       own.begin = plan.buffers[last].offset + aligned(buffer.bytes);
@@ -102,37 +155,32 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
       return plan.tasks[t].device == buffer.device && plan.tasks[t].stream == plan.tasks[tasks[b][0]].stream;
     };
     if (!tasks[b].empty() && std::all_of(tasks[b].begin(), tasks[b].end(), on_stream_of_first))
-      own.stream = plan.tasks[tasks[b][0]].stream;
+      own.stream = static_cast<int>(plan.tasks[tasks[b][0]].stream);
     // The last buffers that were found to be used before this one, and after it. Those that have bytes in
     // common with the one before, and are used before it, need no comparison.
     const Placed *before = nullptr, *after = nullptr;
     const auto may_share = [&](const Placed& other) {
       // The order of the list is one of those that dependencies allow, and that of a stream.
       if (own.life.overlaps(other.life)) return false;
-      if (own.stream && own.stream == other.stream) return true;
+      if (own.stream >= 0 && own.stream == other.stream) return true;
       const bool first = own.life.first < other.life.first;
       const Placed*& known = first ? after : before;
       if (known != nullptr && known->shares_bytes(other) && (known->life.first < other.life.first) == first)
         return true;
-      if (!order.all_before(groups[first ? own.uses : other.uses], groups[first ? other.uses : own.uses]))
+      if (!order.all_before(groups[first ? own.group : other.group], groups[first ? other.group : own.group]))
         return false;
       known = &other;
       return true;
     };
-    for (const Placed& other : placed) {
-      if (other.begin - own.begin >= buffer.bytes) break;
-      // Only buffers that overlap the place are compared; most of thousands of buffers do not.
-      if (other.end > own.begin && !may_share(other)) own.begin = other.end;
-    }
+    placed.visit_from(own.begin, [&](const Placed& other) {
+      if (other.begin - own.begin >= buffer.bytes) return false;
+      if (!may_share(other)) own.begin = other.end;
+      return true;
+    });
     buffer.offset = own.begin;
     own.end = own.begin + aligned(buffer.bytes);
     needed = std::max(needed, own.end);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), own,
-                                   [](const Placed& x, const Placed& y) {
-                                     return std::pair(x.begin, y.life.first) <
-                                            std::pair(y.begin, x.life.first);
-                                   }),
-                  own);
+    placed.add(own);
   }
   return needed;
 }
@@ -153,14 +201,15 @@ void place_buffers(Plan& plan, int devices) {
     needs.by_kind[buffer.kind] += buffer.bytes;
     needs.persistent = std::max(needs.persistent, buffer.offset + aligned(buffer.bytes));
   }
-  for (const DeviceId device : buffers.ids()) {
+  constexpr std::size_t kFewTasks = 4096;  // for which starting threads takes longer than the work
+  share_work(buffers.size(), plan.tasks.size() < kFewTasks ? 1 : usable_cores(), [&](std::size_t d) {
     // Largest first: small buffers then fill the gaps.
-    std::stable_sort(buffers[device].begin(), buffers[device].end(),
+    std::stable_sort(buffers[d].begin(), buffers[d].end(),
                      [&](BufferId a, BufferId b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
-    DeviceMemoryNeeds& needs = plan.memory[device];
-    needs.transient = place_on_device(plan, buffers[device], lives, tasks, order);
-    needs.by_kind.merge(fullest_moment(plan, lives, buffers[device]));
-  }
+    DeviceMemoryNeeds& needs = plan.memory[d];
+    needs.transient = place_on_device(plan, buffers[d], lives, tasks, order);
+    needs.by_kind.merge(fullest_moment(plan, lives, buffers[d]));
+  });
 }
 
 Table<DeviceId, std::int64_t> least_memory(const Plan& plan, int devices) {

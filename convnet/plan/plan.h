@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/shared.h"
 #include "convnet/graph/graph.h"
 #include "convnet/plan/exchange.h"
 #include "kernels/target.h"
@@ -107,7 +108,7 @@ struct Task {
   DeviceId device{0};
   Stream stream = Stream::compute;
   OpDesc op;                    ///< meaningless for messages
-  OpForm form;                  ///< how the operation reads and writes memory
+  Shared<OpForm> form;          ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one for each argument of the operation, or piece of the message
   BufferId workspace;           ///< none if the operation needs no workspace
   /// Tasks that must end before this one starts, without those that the order of streams and the other

@@ -1,7 +1,10 @@
 #include "convnet/plan/plan_set.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "convnet/base/cores.h"
+#include "convnet/base/share_work.h"
 #include "convnet/plan/build.h"
 #include "convnet/plan/memory.h"
 #include "convnet/plan/verify.h"
@@ -26,12 +29,26 @@ PlanSet::PlanSet(const Graph& graph, const PlanSet& like)
 const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
   const std::pair key(phase, images);
   if (const auto cached = plans_.find(key); cached != plans_.end()) return *cached->second;
-  auto made = std::make_unique<Plan>(draft(phase, images));
-  place_buffers(*made, devices());
+  std::unique_ptr<Plan> made = make(phase, images);
 #ifdef CONVNET_CHECKS
   verify(*made, graph_);
 #endif
   return *plans_.emplace(key, std::move(made)).first->second;
+}
+
+void PlanSet::make_verified(const std::vector<std::pair<Phase, std::int64_t>>& wanted) {
+  std::vector<std::unique_ptr<Plan>> made(wanted.size());
+  share_work(wanted.size(), usable_cores(), [&](std::size_t i) {
+    made[i] = make(wanted[i].first, wanted[i].second);
+    verify(*made[i], graph_);
+  });
+  for (std::size_t i = 0; i < wanted.size(); ++i) plans_.insert_or_assign(wanted[i], std::move(made[i]));
+}
+
+std::unique_ptr<Plan> PlanSet::make(Phase phase, std::int64_t images) const {
+  auto made = std::make_unique<Plan>(draft(phase, images));
+  place_buffers(*made, devices());
+  return made;
 }
 
 Plan PlanSet::draft(Phase phase, std::int64_t images) const {

@@ -25,6 +25,9 @@ class PlanSet {
   /// Returns the plan for minibatches of `images` images. The first call makes it, and verifies it in builds
   /// with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
+  /// Makes and verifies several plans at the same time, for minibatches of so many images, before plan()
+  /// returns any of them.
+  void make_verified(const std::vector<std::pair<Phase, std::int64_t>>& wanted);
 
   /// Makes a plan whose transient buffers have no places, for predictions: finding places takes long if a
   /// step has very many buffers.
@@ -45,6 +48,8 @@ class PlanSet {
   std::int64_t memory_needed(DeviceId device) const;
 
  private:
+  std::unique_ptr<Plan> make(Phase phase, std::int64_t images) const;
+
   const Graph& graph_;
   const std::vector<MatrixInfo> matrices_;
   const Target& target_;

@@ -8,6 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "convnet/base/cores.h"
+#include "convnet/base/share_work.h"
 #include "convnet/graph/schedule.h"
 #include "convnet/plan/hash.h"
 
@@ -150,7 +152,7 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   return {{"layer", task.node.exists() ? graph.nodes[task.node].name : ""},
           {"kind", to_string(task.kind)},
           {"op", work_name(task)},
-          {"algorithm", task.form.algorithm},
+          {"algorithm", task.form->algorithm},
           {"device", task.device.value()},
           {"stream", to_string(task.stream)},
           {"microbatch", task.microbatch},
@@ -195,6 +197,8 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   rewrites.insert(rewrites.end(), train.rewrites.begin(), train.rewrites.end());
   json microbatches = json::array();
   for (int m = 0; m < graph.microbatches; ++m) microbatches.push_back(graph.images_of(train.images, m));
+  std::array<std::uint64_t, 2> hashes{};
+  share_work(2, usable_cores(), [&](std::size_t i) { hashes[i] = plan_hash(i == 0 ? train : test); });
   json plan = {{"backend", set.target().name()},
                {"images", train.images},
                {"microbatches", microbatches},
@@ -207,7 +211,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                {"devices", devices},
                {"rewrites", rewrites},
                {"tasks", train.tasks.size()},
-               {"hash", {{"train", hash_text(plan_hash(train))}, {"test", hash_text(plan_hash(test))}}}};
+               {"hash", {{"train", hash_text(hashes[0])}, {"test", hash_text(hashes[1])}}}};
   if (train.topology.hosts() > 1) {
     plan["hosts"] = json::array();
     for (const DeviceId device : train.memory.ids()) plan["hosts"].push_back(train.topology.host(device));

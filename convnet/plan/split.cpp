@@ -81,8 +81,8 @@ class Splitter {
       landed_[{use.buffer, plan_.topology.process(task.device)}].push_back({use.begin, use.bytes, landing});
       send.uses.push_back({use.buffer, Access::read, 0, use.begin, use.bytes});
       receive.uses.push_back({landing, Access::write, 0, 0, use.bytes});
-      send.form.args.push_back(desc);
-      receive.form.args.push_back(desc);
+      send.form.change().args.push_back(desc);
+      receive.form.change().args.push_back(desc);
     }
     send.partner = TaskId(plan_.tasks.next_id().value() + 1);
     receive.partner = plan_.tasks.next_id();

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <utility>
 
+#include "convnet/base/cores.h"
+#include "convnet/base/share_work.h"
 #include "convnet/plan/order.h"
 #include "convnet/plan/ranges.h"
 
@@ -20,13 +23,27 @@ class Verifier {
     collect_replicas();
     collect_uses();
     for (const TaskId t : plan_.tasks.ids()) check_task(t);
-    for (const BufferId b : plan_.buffers.ids()) check_buffer(b);
-    for (const TaskId t : plan_.tasks.ids()) check_copy(t);
-    for (const TaskId t : plan_.tasks.ids()) check_rounding(t);
-    check_messages();
-    check_fetches();
-    check_memory();
-    check_results();
+    // The other checks rely on this one only, and threads may do them at the same time.
+    constexpr int kPieces = 8;
+    constexpr std::size_t kFewTasks = 4096;  // for which starting threads takes longer than the checks
+    std::vector<std::function<void()>> checks;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      checks.emplace_back([this, piece] {
+        for (int b = piece; b < std::ssize(plan_.buffers); b += kPieces) check_buffer(BufferId(b));
+      });
+    }
+    checks.emplace_back([this] {
+      for (const TaskId t : plan_.tasks.ids()) check_copy(t);
+      for (const TaskId t : plan_.tasks.ids()) check_rounding(t);
+      check_messages();
+      check_fetches();
+    });
+    const auto together = check_places();
+    for (const auto& [place, buffers] : together)
+      checks.emplace_back([this, &buffers = buffers] { check_sharing(buffers); });
+    checks.emplace_back([this] { check_results(); });
+    share_work(checks.size(), plan_.tasks.size() < kFewTasks ? 1 : usable_cores(),
+               [&](std::size_t i) { checks[i](); });
   }
 
  private:
@@ -105,13 +122,13 @@ class Verifier {
   /// Checks that a buffer is on the task's device and has the layout that the operation expects.
   void check_task(TaskId t) const {
     const Task& task = plan_.tasks[t];
-    if (task.uses.size() != task.form.args.size())
+    if (task.uses.size() != task.form->args.size())
       fail(task_name(t) + " has another number of buffers than arguments");
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      check_use(t, task.uses[k], task.form.args[k]);
+      check_use(t, task.uses[k], task.form->args[k]);
     }
     const std::int64_t workspace = task.workspace.exists() ? plan_.buffers[task.workspace].bytes : 0;
-    if (workspace < task.form.workspace_bytes) fail(task_name(t) + " has too small a workspace");
+    if (workspace < task.form->workspace_bytes) fail(task_name(t) + " has too small a workspace");
   }
 
   void check_use(TaskId t, const BufferUse& use, const TensorDesc& arg) const {
@@ -404,17 +421,17 @@ class Verifier {
            "' do not get the same updates");
   }
 
-  /// Checks that every buffer has a place, and that buffers which share memory are never in use at the same
-  /// time.
-  void check_memory() const {
-    std::map<std::pair<DeviceId, bool>, std::vector<BufferId>> together;  // by device, and persistent or not
+  /// Checks that every buffer has a place, and returns the buffers by device, and by whether they are
+  /// persistent.
+  std::map<std::pair<DeviceId, bool>, std::vector<BufferId>> check_places() const {
+    std::map<std::pair<DeviceId, bool>, std::vector<BufferId>> together;
     for (const BufferId b : plan_.buffers.ids()) {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.kind == BufferKind::input) continue;  // the host's
       check_place(b);
       if (!uses_[b].empty()) together[{buffer.device, buffer.persistent()}].push_back(b);
     }
-    for (auto& [place, buffers] : together) check_sharing(std::move(buffers));
+    return together;
   }
 
   void check_place(BufferId b) const {
@@ -427,28 +444,38 @@ class Verifier {
       fail("'" + buffer.name + "' lies outside the memory asked for");
   }
 
-  /// Checks that where two buffers of a device share memory, all uses of one come before all uses of the
-  /// other.
+  /// Checks that where buffers of a device share memory, all uses of one come before all uses of the next.
+  /// Walks through the memory, with the buffers that lie at each place in the order of their first uses.
+  /// Since "before" is transitive, only neighbours in this order need to be compared, when one of them
+  /// begins.
   void check_sharing(std::vector<BufferId> buffers) const {
+    struct Later {
+      const Verifier* verifier;
+      bool operator()(BufferId a, BufferId b) const {
+        return std::pair(verifier->uses_[a][0].task, a) < std::pair(verifier->uses_[b][0].task, b);
+      }
+    };
+    const auto end_of = [&](BufferId b) { return plan_.buffers[b].offset + plan_.buffers[b].bytes; };
+    std::erase_if(buffers, [&](BufferId b) { return plan_.buffers[b].bytes == 0; });
     std::sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) {
       return std::pair(plan_.buffers[a].offset, a) < std::pair(plan_.buffers[b].offset, b);
     });
-    std::vector<TaskOrder::Group> tasks;
+    std::vector<BufferId> by_end = buffers;
+    std::sort(by_end.begin(), by_end.end(), [&](BufferId a, BufferId b) { return end_of(a) < end_of(b); });
+    std::map<BufferId, TaskOrder::Group, Later> here(Later{this});
+    auto ended = by_end.begin();
     for (const BufferId b : buffers) {
-      std::vector<TaskId> of_buffer;
-      for (const UseOf use : uses_[b]) of_buffer.push_back(use.task);
-      tasks.push_back(order_.group(std::move(of_buffer)));
-    }
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      const Buffer& first = plan_.buffers[buffers[i]];
-      for (std::size_t k = i + 1; k < buffers.size(); ++k) {
-        const Buffer& second = plan_.buffers[buffers[k]];
-        if (second.offset >= first.offset + first.bytes) break;
-        if (second.bytes == 0) continue;
-        if (first.persistent() ||
-            !(order_.all_before(tasks[i], tasks[k]) || order_.all_before(tasks[k], tasks[i])))
-          fail("'" + first.name + "' and '" + second.name + "' share memory while both are in use");
-      }
+      for (; end_of(*ended) <= plan_.buffers[b].offset; ++ended) here.erase(*ended);
+      std::vector<TaskId> tasks;
+      for (const UseOf use : uses_[b]) tasks.push_back(use.task);
+      const auto own = here.emplace(b, order_.group(std::move(tasks))).first;
+      const auto check = [&](auto first, auto second) {
+        if (plan_.buffers[b].persistent() || !order_.all_before(first->second, second->second))
+          fail("'" + plan_.buffers[first->first].name + "' and '" + plan_.buffers[second->first].name +
+               "' share memory while both are in use");
+      };
+      if (own != here.begin()) check(std::prev(own), own);
+      if (std::next(own) != here.end()) check(own, std::next(own));
     }
   }
 

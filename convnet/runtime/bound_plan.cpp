@@ -9,7 +9,7 @@ namespace {
 std::shared_ptr<const PreparedOp> bind(const Task& task, const Graph& graph, const Backend& backend,
                                        int device) {
   try {
-    return backend.bind(task.op, task.form, device);
+    return backend.bind(task.op, *task.form, device);
   } catch (const DeviceError& e) {
     if (!task.node.exists()) throw;
     throw DeviceError(graph.nodes[task.node].place_text() + ": " + e.what());

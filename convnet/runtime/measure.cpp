@@ -61,14 +61,14 @@ struct Operation {
 
 /// Bytes that argument `k` may touch.
 std::int64_t argument_bytes(const Plan& plan, const Task& task, std::size_t k) {
-  const std::vector<TensorDesc>& args = task.form.args;
+  const std::vector<TensorDesc>& args = task.form->args;
   // Step block and costs are sized by the plan, not by the operation.
   return std::max(bytes_of(plan, task.uses[k]), k < args.size() ? args[k].bytes() : 0);
 }
 
 Operation operation_of(const Plan& plan, const Task& task) {
   Operation op;
-  op.workspace = task.form.workspace_bytes;
+  op.workspace = task.form->workspace_bytes;
   // Arguments that share memory in the plan share it here, too, because an operation in place is faster.
   std::map<std::tuple<BufferId, std::int64_t, std::int64_t>, std::size_t> known;
   for (std::size_t k = 0; k < task.uses.size(); ++k) {
@@ -86,8 +86,8 @@ Operation operation_of(const Plan& plan, const Task& task) {
 /// Returns a text that is equal for tasks that take the same time.
 std::string signature(const Task& task, const Operation& op) {
   std::string text = fmt::format("{} {} {} {}", op_name(task.op), fmt::join(op_settings(task.op), " "),
-                                 task.form.algorithm, op.workspace);
-  for (const TensorDesc& arg : task.form.args)
+                                 task.form->algorithm, op.workspace);
+  for (const TensorDesc& arg : task.form->args)
     text += fmt::format(", {} {} {}", to_string(arg.dims), to_string(arg.type), arg.layout_name());
   for (const std::size_t chunk : op.chunk_of)
     text += fmt::format(", {} {} {}", chunk, op.chunks[chunk].bytes, op.chunks[chunk].written);
@@ -111,7 +111,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend, int dev
     ops.of_task.push_back(signature(task, op));
     const std::string& text = ops.of_task.back();
     if (measured.contains(text) || !met.insert(text).second) continue;
-    op.prepared = backend.bind(task.op, task.form, device);
+    op.prepared = backend.bind(task.op, *task.form, device);
     ops.all.push_back(std::move(op));
     ops.signatures.push_back(text);
   }

@@ -128,11 +128,11 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
     INFO(what);
     CHECK(hash_after(plan, change) == plan_hash(plan));
   };
-  expect_same("an algorithm", [](Plan& p) { p.tasks[1].form.algorithm = "another"; });
+  expect_same("an algorithm", [](Plan& p) { p.tasks[1].form.change().algorithm = "another"; });
   expect_same("the place of what lives during a step", [](Plan& p) { p.buffers.back().offset += 256; });
   expect_same("a workspace", [](Plan& p) {
     for (Task& task : p.tasks) {
-      task.form.workspace_bytes = 1;
+      task.form.change().workspace_bytes = 1;
       if (task.workspace.exists()) p.buffers[task.workspace].bytes = 1;
     }
   });

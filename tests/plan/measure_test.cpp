@@ -76,7 +76,7 @@ void add_prepared(Plan& plan, MarkingBackend& backend, OpDesc op,
   Task task;
   task.op = std::move(op);
   task.form = prepared->form();
-  task.form.algorithm = backend.mark_given(prepared);
+  task.form.change().algorithm = backend.mark_given(prepared);
   task.uses = std::move(uses);
   plan.tasks.push_back(std::move(task));
 }

@@ -132,7 +132,7 @@ TEST_CASE("verify finds messages that do not fit together") {
     CHECK_FALSE(refusal(bad, net.graph).empty());
     bad = good;
     bad.tasks[t].uses.pop_back();
-    bad.tasks[t].form.args.pop_back();
+    bad.tasks[t].form.change().args.pop_back();
     CHECK(refusal(bad, net.graph).find("other pieces") != std::string::npos);
     bad = good;
     bad.tasks[t].stream = Stream::copy;

@@ -1,6 +1,8 @@
 // verify() accepts every plan of configs/ and finds every way to break one.
+#include <algorithm>
 #include <set>
 
+#include "convnet/plan/hash.h"
 #include "convnet/plan/order.h"
 #include "convnet/plan/verify.h"
 #include "kernels/backend.h"
@@ -198,7 +200,7 @@ Plan without_rounding(Plan plan, TaskId t, std::size_t k) {
       if (run.rounds && rounded++ == k) run.rounds = false;
   }
   task.uses.erase(task.uses.begin() + static_cast<std::ptrdiff_t>(k));
-  task.form.args.erase(task.form.args.begin() + static_cast<std::ptrdiff_t>(k));
+  task.form.change().args.erase(task.form->args.begin() + static_cast<std::ptrdiff_t>(k));
   REQUIRE(task.uses.size() == arguments(task.op).size());
   return plan;
 }
@@ -415,7 +417,7 @@ TEST_CASE("verify finds a buffer that is too small, even if its layout says that
         for (std::size_t k = 0; k < task.uses.size(); ++k) {
           if (task.uses[k].buffer != b) continue;
           used = true;
-          if (!desc.plain()) task.form.args[k].layout = layout;
+          if (!desc.plain()) task.form.change().args[k].layout = layout;
         }
       }
       if (!used) continue;
@@ -430,7 +432,7 @@ TEST_CASE("verify finds a buffer that is too small, even if its layout says that
       for (Task& task : bad.tasks) {
         for (std::size_t k = 0; k < task.uses.size(); ++k) {
           if (task.uses[k].buffer != b || task.uses[k].access == Access::read) continue;
-          task.form.args[k] = cuda::channels_last(half, desc.type);
+          task.form.change().args[k] = cuda::channels_last(half, desc.type);
           ++cut;
         }
       }
@@ -501,6 +503,48 @@ TEST_CASE("verify finds buffers that share memory while both are in use") {
     }
     CHECK(moved > 50);
   }
+}
+
+TEST_CASE("verify finds errors in plans so large that threads share the work") {
+  PlannedNet net("resnet18-imagenet", true, false, 32, Precision::fp32, "cuda");
+  net.plans->make_verified({{Phase::train, 64}, {Phase::test, 64}});
+  const Plan& good = net.plan(Phase::train, 64);
+  REQUIRE(good.tasks.size() > 4096);
+  // The same plan, made and placed again.
+  PlannedNet again("resnet18-imagenet", true, false, 32, Precision::fp32, "cuda");
+  const Plan& same = again.plan(Phase::train, 64);
+  CHECK(plan_hash(same) == plan_hash(good));
+  for (const BufferId b : good.buffers.ids()) REQUIRE(same.buffers[b].offset == good.buffers[b].offset);
+
+  // The two results of the last task that has two lie on each other.
+  Plan bad = good;
+  const auto two_results = [&](const Task& t) {
+    return t.uses.size() > 2 && t.uses.back().access == Access::write &&
+           t.uses[t.uses.size() - 2].access == Access::write && is_transient(good.buffers[t.uses[0].buffer]);
+  };
+  const auto task = std::find_if(good.tasks.rbegin(), good.tasks.rend(), two_results);
+  REQUIRE(task != good.tasks.rend());
+  const std::size_t last = task->uses.size() - 1;
+  bad.buffers[task->uses[last].buffer].offset = good.buffers[task->uses[last - 1].buffer].offset;
+  CHECK_FALSE(passes(bad, net.graph));
+  bad = good;
+  const auto waiting =
+      std::find_if(bad.tasks.rbegin(), bad.tasks.rend(), [](const Task& t) { return !t.after.empty(); });
+  REQUIRE(waiting != bad.tasks.rend());
+  waiting->after.clear();
+  CHECK_FALSE(passes(bad, net.graph));
+}
+
+TEST_CASE("tasks that do the same share the form of their operation") {
+  PlannedNet net("alexnet-owt", true, false, 4, Precision::fp32, "cuda");
+  const Plan& plan = net.plan(Phase::train, 64);
+  std::set<const OpForm*> convolutions, products;
+  for (const Task& task : plan.tasks) {
+    if (std::holds_alternative<ConvForward>(task.op)) convolutions.insert(&*task.form);
+    if (std::holds_alternative<InnerProductForward>(task.op)) products.insert(&*task.form);
+  }
+  CHECK(convolutions.size() == 5);
+  CHECK(products.size() == 3);
 }
 
 TEST_CASE("verify finds memory that is not aligned") {

@@ -63,7 +63,7 @@ class CheckedNet {
           results.push_back(k);
       }
       if (results.empty()) continue;
-      task.form.algorithm = backend_->mark([results, factor](std::shared_ptr<const PreparedOp> op) {
+      task.form.change().algorithm = backend_->mark([results, factor](std::shared_ptr<const PreparedOp> op) {
         for (const std::size_t k : results) op = std::make_shared<WrongOp>(std::move(op), k, factor);
         return op;
       });
