@@ -4,12 +4,13 @@
 // Sums are f32.
 #include "kernels/cpu/own_kernels.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__)
+#if defined(__AVX2__) && defined(__FMA__)
 
 #include <omp.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "kernels/cpu/winograd_outputs.h"
@@ -70,6 +71,8 @@ class FilterGradients : public PreparedOp {
  private:
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
+  static constexpr int kMostVecs = kLanes == 16 ? 4 : 3;
+  static constexpr std::int64_t kPanel = kMostVecs * kLanes;
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
   /// With more bytes of sums than this, blocks are larger, so that the sums are read and written less often.
   static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;
@@ -178,15 +181,13 @@ class FilterGradients : public PreparedOp {
     const Factor a{memory.inputs + point * input_step(), 1, inputs};
     const Unit* const b = memory.gradients + point * gradient_step() + column;
     float* const to = sums + point * inputs * outputs + column;
-    switch (panel_width(outputs, column) / kLanes) {
-      case 1: multiply_rows<T, 16, 1>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      case 2: multiply_rows<T, 8, 2>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      case 3: multiply_rows<T, 8, 3>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      default: multiply_rows<T, 4, 4>(inputs, a, b, outputs, depth, add, to, outputs);
-    }
+    with_vecs<kMostVecs>(std::min(kPanel, outputs - column), [&](auto vecs) {
+      constexpr int rows = std::bit_floor(unsigned{kSums / vecs});  // divides `inputs`
+      multiply_rows<T, rows, vecs>(inputs, a, b, outputs, depth, add, to, outputs);
+    });
   }
 
-  /// Writes the gradients of the filters from input `c` to 16 outputs.
+  /// Writes the gradients of the filters from input `c` to kLanes outputs.
   void finish(const float* sums, std::int64_t k, std::int64_t c, float* filters) const {
     constexpr std::int64_t size = Method::taps * Method::taps;
     const std::int64_t step = t_.in.c() * t_.out.c();
@@ -251,9 +252,11 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   };
   Prepared found;
   if (type == DataType::f32) {
-    found = tried(F4x3{}, float{}, {0.5, 512, 100'000});
-    if (!found) found = tried(F2x5{}, float{}, {0.8, 512});
-    if (!found) found = tried(Strided2x3{}, float{}, {0.5, 4000, 100'000});
+    // Without AVX-512, the library has no such method of its own for many filters.
+    constexpr bool wide = kLanes == 16;
+    found = tried(F4x3{}, float{}, wide ? Range{0.5, 512, 100'000} : Range{0.3, 1});
+    if (!found) found = tried(F2x5{}, float{}, wide ? Range{0.8, 512} : Range{0.3, 1});
+    if (!found) found = tried(Strided2x3{}, float{}, wide ? Range{0.5, 4000, 100'000} : Range{0.3, 1});
     return found;
   }
 #if defined(__AVX512BF16__)
@@ -266,7 +269,7 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   return found;
 }
 
-/// Returns the arguments: activations of `type` in blocks of 16 channels, everything else plain.
+/// Returns the arguments: activations of `type` in blocks of kLanes channels, everything else plain.
 template <class Op>
 std::vector<TensorDesc> tensors_of(const Op& op, DataType type) {
   std::vector<TensorDesc> tensors;
