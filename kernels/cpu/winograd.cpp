@@ -27,7 +27,10 @@ template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
   FilterGradients(const Tiling<Method>& tiling, const std::vector<TensorDesc>& args, bool bias)
-      : t_(tiling), bias_(bias), threads_(omp_get_max_threads()), tiles_(sum_bytes() > kFewSums ? 384 : 96) {
+      : t_(tiling),
+        bias_(bias),
+        threads_(omp_get_max_threads()),
+        tiles_(sum_bytes() > kFewSums ? 384 : kTiles) {
     args_ = args;
     algorithm_ = "winograd:own";
     const std::int64_t for_thread = std::clamp<std::int64_t>(kCacheBytes / block_bytes(), 1, 4);
@@ -218,10 +221,12 @@ class FilterGradients : public PreparedOp {
 
 /// The conditions under which a method was measured to be faster than the library.
 struct Range {
-  double least_used;  ///< fraction of the computed outputs that exist; tiles may hang over the border
+  double least_used = 0;  ///< fraction of the computed outputs that exist; tiles may hang over the border
   /// Input channels times output channels, with those of padding.
-  std::int64_t least_filters, most_filters = std::int64_t{1} << 62;
+  std::int64_t least_filters = 0, most_filters = std::int64_t{1} << 62;
+  std::int64_t least_tiles = 0;  ///< with fewer, the transforms of many filters take too long
 };
+constexpr std::int64_t kLeastChannels = 8;  ///< on either side
 /// Returns whether a convolution meets the conditions. `M` is Method, or Method::Backward for gradients of
 /// inputs.
 template <class Method, class M>
@@ -232,7 +237,7 @@ bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
   const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
   return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
          t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&
-         2 * g.c >= kLanes && 2 * g.k >= kLanes;
+         g.c >= kLeastChannels && g.k >= kLeastChannels && t.tiles() >= range.least_tiles;
 }
 
 enum class Pass { forward, backward_data, backward_weights };
@@ -252,11 +257,12 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   };
   Prepared found;
   if (type == DataType::f32) {
-    // Without AVX-512, the library has no such method of its own for many filters.
+    // With AVX-512 the library computes more filters by Winograd's method, too.
     constexpr bool wide = kLanes == 16;
-    found = tried(F4x3{}, float{}, wide ? Range{0.5, 512, 100'000} : Range{0.3, 1});
-    if (!found) found = tried(F2x5{}, float{}, wide ? Range{0.8, 512} : Range{0.3, 1});
-    if (!found) found = tried(Strided2x3{}, float{}, wide ? Range{0.5, 4000, 100'000} : Range{0.3, 1});
+    found = tried(F4x3{}, float{}, wide ? Range{0.5, 512, 100'000} : Range{0.5, 256, 50'000});
+    if (!found && !wide) found = tried(F4x3{}, float{}, {0.5, 50'000, Range{}.most_filters, 48});
+    if (!found) found = tried(F2x5{}, float{}, {0.8, 512});
+    if (!found) found = tried(Strided2x3{}, float{}, {0.5, 4000, 100'000});
     return found;
   }
 #if defined(__AVX512BF16__)

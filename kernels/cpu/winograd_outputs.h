@@ -27,8 +27,8 @@ template <class T>
   return v;
 }
 
-/// Sums of the outputs of kLanes channels in a group of tiles, relative to a pivot. A group has so few outputs
-/// that f32 is precise enough.
+/// Sums of the outputs of kLanes channels in a group of tiles, relative to a pivot. A group has so few
+/// outputs that f32 is precise enough.
 struct ChannelSums {
   Vec pivot{};  ///< the mean of the first tile
   Vec sum{}, squares{};
@@ -79,7 +79,7 @@ class Outputs : public PreparedOp {
           const Epilogue& epilogue)
       : t_(tiling), backward_(backward), epilogue_(epilogue), threads_(omp_get_max_threads()) {
     // Every block of tiles reads all filters: the more of them, the larger the blocks.
-    const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : 96;
+    const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : kTiles;
     const std::int64_t of_thread = (t_.tiles() + threads_ - 1) / threads_;
     tiles_ = std::min(most, (of_thread + kRowStep - 1) / kRowStep * kRowStep);
     args_ = args;
@@ -96,7 +96,7 @@ class Outputs : public PreparedOp {
     if (epilogue_.sum) results.addend = as<T>(pointers[next++]);
     results.out = as<T>(pointers[next++]);
     if (epilogue_.moments) results.means = as<double>(workspace + shared_bytes());
-    Unit* const transformed = as<Unit>(workspace);  // [point][panel][input][column]
+    Unit* const transformed = as<Unit>(workspace);  // [point][strip][input][column]
 #pragma omp parallel num_threads(threads_)
     {
       const Memory memory = memory_of(workspace, omp_get_thread_num());
@@ -126,7 +126,8 @@ class Outputs : public PreparedOp {
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{4} << 20;
   static constexpr int kMostVecs = kLanes == 16 ? 4 : 2;
-  static constexpr std::int64_t kPanel = kMostVecs * kLanes;
+  static constexpr std::int64_t kStrip = kMostVecs * kLanes;  ///< columns that one multiply() computes
+  static constexpr std::int64_t kPanel = 64;  ///< columns whose products are in memory together
 
   /// A thread's part of the workspace.
   struct Memory {
@@ -159,8 +160,9 @@ class Outputs : public PreparedOp {
   std::int64_t moments_bytes() const {
     return epilogue_.moments ? aligned(2 * groups() * t_.out.c() * std::int64_t{sizeof(double)}) : 0;
   }
-  /// Returns the number of columns of the panel that begins at column `first`.
+  /// Return the number of columns of the panel, and of the strip, that begins at column `first`.
   std::int64_t panel_width(std::int64_t first) const { return std::min(kPanel, t_.out.c() - first); }
+  std::int64_t strip_width(std::int64_t first) const { return std::min(kStrip, t_.out.c() - first); }
   std::int64_t in_units() const { return t_.in.c() / kDepth; }
   std::int64_t input_step() const { return point_step(tiles_ * in_units()); }
   std::int64_t product_step() const { return point_step(tiles_ * kPanel); }
@@ -193,7 +195,7 @@ class Outputs : public PreparedOp {
 
   /// Transforms the filters of kLanes outputs.
   void transform_filters(const float* filters, std::int64_t output, Unit* to) const {
-    const std::int64_t panel = output / kPanel * kPanel, width = panel_width(panel);
+    const std::int64_t strip = output / kStrip * kStrip, width = strip_width(strip);
     for (std::int64_t unit = 0; unit < in_units(); ++unit) {
       std::array<std::array<Vec, kDepth>, kPoints> u;
       unrolled<kDepth>([&](auto part) {
@@ -209,7 +211,7 @@ class Outputs : public PreparedOp {
             [&](int i, int j, Vec v)
                 __attribute__((always_inline)) { u[index_of(i * kSide + j)][part] = v; });
       });
-      Unit* const first = to + panel * in_units() + unit * width + (output - panel);
+      Unit* const first = to + strip * in_units() + unit * width + (output - strip);
       for (std::size_t p = 0; p < kPoints; ++p)
         Product<T>::store_units(first + static_cast<std::int64_t>(p) * in_units() * t_.out.c(), u[p]);
     }
@@ -245,11 +247,14 @@ class Outputs : public PreparedOp {
     const std::int64_t rows = (count + kRowStep - 1) / kRowStep * kRowStep;
     for (std::int64_t p = 0; p < kPoints; ++p) {
       const Factor a{memory.inputs + p * input_step(), depth, 1};
-      const Unit* const b = filters + p * depth * t_.out.c() + column * depth;
       float* const products = memory.products + p * product_step();
-      with_vecs<kMostVecs>(width, [&](auto vecs) {
-        multiply_rows<T, kSums / vecs, vecs>(rows, a, b, width, depth, false, products, width);
-      });
+      for (std::int64_t strip = 0; strip < width; strip += kStrip) {
+        const Unit* const b = filters + (p * t_.out.c() + column + strip) * depth;
+        const std::int64_t columns = strip_width(column + strip);
+        with_vecs<kMostVecs>(columns, [&](auto vecs) {
+          multiply_rows<T, kSums / vecs, vecs>(rows, a, b, columns, depth, false, products + strip, width);
+        });
+      }
     }
   }
 

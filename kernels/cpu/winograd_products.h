@@ -15,6 +15,8 @@ namespace convnet::cpu::winograd {
 
 /// The registers that hold the sums of a product: three quarters of them, because the factors need some, too.
 constexpr int kSums = kLanes == 16 ? 24 : 12;
+/// Tiles of a block if there are few filters. Processors without AVX-512 have smaller caches.
+constexpr std::int64_t kTiles = kLanes == 16 ? 96 : 48;
 constexpr std::int64_t kRowStep = kSums;  ///< a multiple of the rows of tiles that any multiply() takes
 
 /// 32 bits of a factor: one f32 number, or two bf16 numbers whose products with those of another unit are
@@ -153,8 +155,8 @@ struct Factor {
 };
 
 /// Computes out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and
-/// kLanes * Vecs columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k are
-/// `b_step` apart.
+/// kLanes * Vecs columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k
+/// are `b_step` apart.
 template <class T, int Rows, int Vecs>
 void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth, bool add, float* out,
               std::int64_t out_step) {
@@ -193,8 +195,8 @@ void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64
                             out + r * out_step, out_step);
 }
 
-/// Calls f(Constant<Vecs>) for a panel of Vecs vectors, at most Most. A panel is the columns of a product that
-/// are computed together.
+/// Calls f(Constant<Vecs>) for a panel of Vecs vectors, at most Most. A panel is the columns of a product
+/// that are computed together.
 template <int Most, class F>
 void with_vecs(std::int64_t panel_width, const F& f) {
   unrolled<Most>([&](auto i) __attribute__((always_inline)) {
