@@ -14,8 +14,8 @@ namespace convnet::cpu {
 struct OwnKernels {
   /// Prepares an operation. `type` is the type of the factors of products, in which images are loaded.
   Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints, DataType type);
-  /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if `type` is not bf16, if the
-  /// instruction set has no products of bf16 numbers, or if another method is faster.
+  /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if the instruction set has no
+  /// vector products of `type`, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
   /// Prepares gradients of the filters of depthwise convolutions (depthwise.cpp). Returns null for other
   /// convolutions, and where the library is as fast.

@@ -4,12 +4,13 @@
 // Sums are f32.
 #include "kernels/cpu/own_kernels.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__)
+#if defined(__AVX2__) && defined(__FMA__)
 
 #include <omp.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "kernels/cpu/winograd_outputs.h"
@@ -26,7 +27,10 @@ template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
   FilterGradients(const Tiling<Method>& tiling, const std::vector<TensorDesc>& args, bool bias)
-      : t_(tiling), bias_(bias), threads_(omp_get_max_threads()), tiles_(sum_bytes() > kFewSums ? 384 : 96) {
+      : t_(tiling),
+        bias_(bias),
+        threads_(omp_get_max_threads()),
+        tiles_(sum_bytes() > kFewSums ? 384 : kTiles) {
     args_ = args;
     algorithm_ = "winograd:own";
     const std::int64_t for_thread = std::clamp<std::int64_t>(kCacheBytes / block_bytes(), 1, 4);
@@ -70,6 +74,8 @@ class FilterGradients : public PreparedOp {
  private:
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
+  static constexpr int kMostVecs = kLanes == 16 ? 4 : 3;
+  static constexpr std::int64_t kPanel = kMostVecs * kLanes;
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
   /// With more bytes of sums than this, blocks are larger, so that the sums are read and written less often.
   static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;
@@ -178,15 +184,13 @@ class FilterGradients : public PreparedOp {
     const Factor a{memory.inputs + point * input_step(), 1, inputs};
     const Unit* const b = memory.gradients + point * gradient_step() + column;
     float* const to = sums + point * inputs * outputs + column;
-    switch (panel_width(outputs, column) / kLanes) {
-      case 1: multiply_rows<T, 16, 1>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      case 2: multiply_rows<T, 8, 2>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      case 3: multiply_rows<T, 8, 3>(inputs, a, b, outputs, depth, add, to, outputs); break;
-      default: multiply_rows<T, 4, 4>(inputs, a, b, outputs, depth, add, to, outputs);
-    }
+    with_vecs<kMostVecs>(std::min(kPanel, outputs - column), [&](auto vecs) {
+      constexpr int rows = std::bit_floor(unsigned{kSums / vecs});  // divides `inputs`
+      multiply_rows<T, rows, vecs>(inputs, a, b, outputs, depth, add, to, outputs);
+    });
   }
 
-  /// Writes the gradients of the filters from input `c` to 16 outputs.
+  /// Writes the gradients of the filters from input `c` to kLanes outputs.
   void finish(const float* sums, std::int64_t k, std::int64_t c, float* filters) const {
     constexpr std::int64_t size = Method::taps * Method::taps;
     const std::int64_t step = t_.in.c() * t_.out.c();
@@ -217,10 +221,12 @@ class FilterGradients : public PreparedOp {
 
 /// The conditions under which a method was measured to be faster than the library.
 struct Range {
-  double least_used;  ///< fraction of the computed outputs that exist; tiles may hang over the border
+  double least_used = 0;  ///< fraction of the computed outputs that exist; tiles may hang over the border
   /// Input channels times output channels, with those of padding.
-  std::int64_t least_filters, most_filters = std::int64_t{1} << 62;
+  std::int64_t least_filters = 0, most_filters = std::int64_t{1} << 62;
+  std::int64_t least_tiles = 0;  ///< with fewer, the transforms of many filters take too long
 };
+constexpr std::int64_t kLeastChannels = 8;  ///< on either side
 /// Returns whether a convolution meets the conditions. `M` is Method, or Method::Backward for gradients of
 /// inputs.
 template <class Method, class M>
@@ -231,7 +237,7 @@ bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
   const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
   return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
          t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&
-         2 * g.c >= kLanes && 2 * g.k >= kLanes;
+         g.c >= kLeastChannels && g.k >= kLeastChannels && t.tiles() >= range.least_tiles;
 }
 
 enum class Pass { forward, backward_data, backward_weights };
@@ -251,7 +257,10 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   };
   Prepared found;
   if (type == DataType::f32) {
-    found = tried(F4x3{}, float{}, {0.5, 512, 100'000});
+    // With AVX-512 the library computes more filters by Winograd's method, too.
+    constexpr bool wide = kLanes == 16;
+    found = tried(F4x3{}, float{}, wide ? Range{0.5, 512, 100'000} : Range{0.5, 256, 50'000});
+    if (!found && !wide) found = tried(F4x3{}, float{}, {0.5, 50'000, Range{}.most_filters, 48});
     if (!found) found = tried(F2x5{}, float{}, {0.8, 512});
     if (!found) found = tried(Strided2x3{}, float{}, {0.5, 4000, 100'000});
     return found;
@@ -266,7 +275,7 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   return found;
 }
 
-/// Returns the arguments: activations of `type` in blocks of 16 channels, everything else plain.
+/// Returns the arguments: activations of `type` in blocks of kLanes channels, everything else plain.
 template <class Op>
 std::vector<TensorDesc> tensors_of(const Op& op, DataType type) {
   std::vector<TensorDesc> tensors;

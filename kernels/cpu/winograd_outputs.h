@@ -1,5 +1,5 @@
 // Forward convolutions and gradients of inputs by Winograd's method. Only for files that are compiled with
-// AVX-512.
+// AVX-512, or with AVX2 and FMA.
 #pragma once
 
 #include <omp.h>
@@ -27,8 +27,8 @@ template <class T>
   return v;
 }
 
-/// Sums of the outputs of 16 channels in a group of tiles, relative to a pivot. A group has so few outputs
-/// that f32 is precise enough.
+/// Sums of the outputs of kLanes channels in a group of tiles, relative to a pivot. A group has so few
+/// outputs that f32 is precise enough.
 struct ChannelSums {
   Vec pivot{};  ///< the mean of the first tile
   Vec sum{}, squares{};
@@ -79,7 +79,7 @@ class Outputs : public PreparedOp {
           const Epilogue& epilogue)
       : t_(tiling), backward_(backward), epilogue_(epilogue), threads_(omp_get_max_threads()) {
     // Every block of tiles reads all filters: the more of them, the larger the blocks.
-    const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : 96;
+    const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : kTiles;
     const std::int64_t of_thread = (t_.tiles() + threads_ - 1) / threads_;
     tiles_ = std::min(most, (of_thread + kRowStep - 1) / kRowStep * kRowStep);
     args_ = args;
@@ -96,7 +96,7 @@ class Outputs : public PreparedOp {
     if (epilogue_.sum) results.addend = as<T>(pointers[next++]);
     results.out = as<T>(pointers[next++]);
     if (epilogue_.moments) results.means = as<double>(workspace + shared_bytes());
-    Unit* const transformed = as<Unit>(workspace);  // [point][panel][input][column]
+    Unit* const transformed = as<Unit>(workspace);  // [point][strip][input][column]
 #pragma omp parallel num_threads(threads_)
     {
       const Memory memory = memory_of(workspace, omp_get_thread_num());
@@ -125,6 +125,9 @@ class Outputs : public PreparedOp {
   static constexpr int kSide = Method::points, kPoints = kSide * kSide;
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{4} << 20;
+  static constexpr int kMostVecs = kLanes == 16 ? 4 : 2;
+  static constexpr std::int64_t kStrip = kMostVecs * kLanes;  ///< columns that one multiply() computes
+  static constexpr std::int64_t kPanel = 64;  ///< columns whose products are in memory together
 
   /// A thread's part of the workspace.
   struct Memory {
@@ -157,6 +160,9 @@ class Outputs : public PreparedOp {
   std::int64_t moments_bytes() const {
     return epilogue_.moments ? aligned(2 * groups() * t_.out.c() * std::int64_t{sizeof(double)}) : 0;
   }
+  /// Return the number of columns of the panel, and of the strip, that begins at column `first`.
+  std::int64_t panel_width(std::int64_t first) const { return std::min(kPanel, t_.out.c() - first); }
+  std::int64_t strip_width(std::int64_t first) const { return std::min(kStrip, t_.out.c() - first); }
   std::int64_t in_units() const { return t_.in.c() / kDepth; }
   std::int64_t input_step() const { return point_step(tiles_ * in_units()); }
   std::int64_t product_step() const { return point_step(tiles_ * kPanel); }
@@ -168,9 +174,10 @@ class Outputs : public PreparedOp {
     return {as<Unit>(begin), as<float>(begin + input_bytes())};
   }
 
-  /// The taps of 16 filters: [tap][output].
+  /// The taps of kLanes filters: [tap][output].
   using Taps = std::array<std::array<float, kLanes>, std::size_t{Method::taps} * Method::taps>;
-  /// Collects the taps of the filters from input `input` to 16 outputs, rotated by 180 degrees if backward.
+  /// Collects the taps of the filters from input `input` to kLanes outputs, rotated by 180 degrees if
+  /// backward.
   void collect(const float* filters, std::int64_t output, std::int64_t input, Taps& taps) const {
     constexpr std::int64_t size = Method::taps * Method::taps;
     const std::int64_t output_step = backward_ ? size : t_.in.channels * size;
@@ -186,9 +193,9 @@ class Outputs : public PreparedOp {
     }
   }
 
-  /// Transforms the filters of 16 outputs.
+  /// Transforms the filters of kLanes outputs.
   void transform_filters(const float* filters, std::int64_t output, Unit* to) const {
-    const std::int64_t panel = output / kPanel * kPanel, width = panel_width(t_.out.c(), panel);
+    const std::int64_t strip = output / kStrip * kStrip, width = strip_width(strip);
     for (std::int64_t unit = 0; unit < in_units(); ++unit) {
       std::array<std::array<Vec, kDepth>, kPoints> u;
       unrolled<kDepth>([&](auto part) {
@@ -204,7 +211,7 @@ class Outputs : public PreparedOp {
             [&](int i, int j, Vec v)
                 __attribute__((always_inline)) { u[index_of(i * kSide + j)][part] = v; });
       });
-      Unit* const first = to + panel * in_units() + unit * width + (output - panel);
+      Unit* const first = to + strip * in_units() + unit * width + (output - strip);
       for (std::size_t p = 0; p < kPoints; ++p)
         Product<T>::store_units(first + static_cast<std::int64_t>(p) * in_units() * t_.out.c(), u[p]);
     }
@@ -236,17 +243,17 @@ class Outputs : public PreparedOp {
 
   void multiply_panel(const Memory& memory, const Unit* filters, std::int64_t column,
                       std::int64_t count) const {
-    const std::int64_t depth = in_units(), width = panel_width(t_.out.c(), column);
+    const std::int64_t depth = in_units(), width = panel_width(column);
     const std::int64_t rows = (count + kRowStep - 1) / kRowStep * kRowStep;
     for (std::int64_t p = 0; p < kPoints; ++p) {
       const Factor a{memory.inputs + p * input_step(), depth, 1};
-      const Unit* const b = filters + p * depth * t_.out.c() + column * depth;
       float* const products = memory.products + p * product_step();
-      switch (width / kLanes) {
-        case 1: multiply_rows<T, 24, 1>(rows, a, b, width, depth, false, products, width); break;
-        case 2: multiply_rows<T, 12, 2>(rows, a, b, width, depth, false, products, width); break;
-        case 3: multiply_rows<T, 8, 3>(rows, a, b, width, depth, false, products, width); break;
-        default: multiply_rows<T, 6, 4>(rows, a, b, width, depth, false, products, width);
+      for (std::int64_t strip = 0; strip < width; strip += kStrip) {
+        const Unit* const b = filters + (p * t_.out.c() + column + strip) * depth;
+        const std::int64_t columns = strip_width(column + strip);
+        with_vecs<kMostVecs>(columns, [&](auto vecs) {
+          multiply_rows<T, kSums / vecs, vecs>(rows, a, b, columns, depth, false, products + strip, width);
+        });
       }
     }
   }
@@ -257,7 +264,7 @@ class Outputs : public PreparedOp {
     const auto transform_with = [&](auto sum) {
       const std::int64_t first = block * tiles_, last = first + tiles_in(block);
       for (std::int64_t tile = first; tile < last; tile += kRowStep) {
-        const float* const from = products + (tile - first) * panel_width(t_.out.c(), column);
+        const float* const from = products + (tile - first) * panel_width(column);
         const std::int64_t count = std::min(kRowStep, last - tile);
         if (epilogue_.moments)
           transform_group(from, column, tile, count, results, sum, std::true_type{});
@@ -275,7 +282,7 @@ class Outputs : public PreparedOp {
   void transform_group(const float* products, std::int64_t column, std::int64_t tile, std::int64_t count,
                        const Results results, std::bool_constant<Sum>,
                        std::bool_constant<WithMoments>) const {
-    const std::int64_t width = panel_width(t_.out.c(), column), step = product_step();
+    const std::int64_t width = panel_width(column), step = product_step();
     const bool accumulate = epilogue_.accumulate, relu = epilogue_.relu;
     std::array<ChannelSums, kPanel / kLanes> sums;
     for (std::int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
 // Products of transformed tiles and filters, for Winograd's method. Only for files that are compiled with
-// AVX-512.
+// AVX-512, or with AVX2 and FMA.
 #pragma once
 
 #include <immintrin.h>
@@ -13,8 +13,11 @@
 
 namespace convnet::cpu::winograd {
 
-constexpr std::int64_t kPanel = 64;    ///< most columns of a product that are computed together
-constexpr std::int64_t kRowStep = 24;  ///< a multiple of the rows of tiles that any multiply() takes
+/// The registers that hold the sums of a product: three quarters of them, because the factors need some, too.
+constexpr int kSums = kLanes == 16 ? 24 : 12;
+/// Tiles of a block if there are few filters. Processors without AVX-512 have smaller caches.
+constexpr std::int64_t kTiles = kLanes == 16 ? 96 : 48;
+constexpr std::int64_t kRowStep = kSums;  ///< a multiple of the rows of tiles that any multiply() takes
 
 /// 32 bits of a factor: one f32 number, or two bf16 numbers whose products with those of another unit are
 /// added.
@@ -30,7 +33,11 @@ struct Product<float> {
   static constexpr std::int64_t depth = 1;  ///< numbers in a unit
   /// Returns sum + a b.
   [[gnu::always_inline]] static inline Vec add(Vec sum, Unit a, const Units& b) {
+#if defined(__AVX512F__)
     return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a))), (__m512)b, sum);
+#else
+    return _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(a))), (__m256)b, sum);
+#endif
   }
   /// Stores lane i of the vectors as unit i.
   [[gnu::always_inline]] static inline void store_units(Unit* p, const std::array<Vec, 1>& v) {
@@ -60,16 +67,16 @@ struct Product<BFloat16> {
 /// Converts an int that counts taps or points to an index.
 constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
 
-/// The input or the output of a convolution: (N,C,H,W) stored as nChw16c.
+/// The input or the output of a convolution: (N,C,H,W) stored in blocks of kLanes channels.
 struct Side {
   std::int64_t channels, h, w;
   std::int64_t c() const { return (channels + kLanes - 1) / kLanes * kLanes; }  ///< channels with padding
   std::int64_t image() const { return c() * h * w; }                            ///< elements of an image
-  std::int64_t block() const { return kLanes * h * w; }  ///< elements of 16 channels of an image
+  std::int64_t block() const { return kLanes * h * w; }  ///< elements of kLanes channels of an image
 };
 
-/// A window of Size x Size pixels of 16 channels, whose first pixel is (y,x). Pixels outside the image are
-/// zero.
+/// A window of Size x Size pixels of kLanes channels, whose first pixel is (y,x). Pixels outside the image
+/// are zero.
 template <int Size, class T>
 class Window {
  public:
@@ -83,7 +90,7 @@ class Window {
       }
   }
   bool inside(int i, int j) const { return at_[index_of(i * Size + j)] >= 0; }
-  /// Returns the offset of a pixel in a block of 16 channels of the image. The pixel must be inside.
+  /// Returns the offset of a pixel in a block of channels of the image. The pixel must be inside.
   std::int64_t offset(int i, int j) const { return at_[index_of(i * Size + j)]; }
 
   [[gnu::always_inline]] Vec load(const T* block, int i, int j) const {
@@ -147,9 +154,9 @@ struct Factor {
   std::int64_t row_step, step;
 };
 
-/// Computes out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and 16 *
-/// Vecs columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k are
-/// `b_step` apart.
+/// Computes out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and
+/// kLanes * Vecs columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k
+/// are `b_step` apart.
 template <class T, int Rows, int Vecs>
 void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth, bool add, float* out,
               std::int64_t out_step) {
@@ -188,9 +195,13 @@ void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64
                             out + r * out_step, out_step);
 }
 
-/// Returns the number of columns of the panel that begins at column `first`.
-inline std::int64_t panel_width(std::int64_t columns, std::int64_t first) {
-  return std::min(kPanel, columns - first);
+/// Calls f(Constant<Vecs>) for a panel of Vecs vectors, at most Most. A panel is the columns of a product
+/// that are computed together.
+template <int Most, class F>
+void with_vecs(std::int64_t panel_width, const F& f) {
+  unrolled<Most>([&](auto i) __attribute__((always_inline)) {
+    if (panel_width == (i + 1) * kLanes) f(std::integral_constant<int, i + 1>{});
+  });
 }
 
 /// Returns the distance in units from one point of transformed tiles to the next. Distances that are powers

@@ -15,7 +15,12 @@
 
 namespace convnet::cpu::winograd {
 
-constexpr int kLanes = 16;  ///< channels that are transformed together
+/// Channels that are transformed together: the floats in a register.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 using Vec = Vector<float, kLanes>::Type;
 template <int N>
 using Line = std::array<Vec, N>;
