@@ -22,7 +22,7 @@ using namespace winograd;
 
 /// Computes gradients of filters. Several threads transform a block of tiles each; then the products of the
 /// blocks are added, for each point in the order of the blocks, so that sums do not depend on the number of
-/// threads.
+/// threads. Each thread adds to the same sums for all blocks, so that they stay in its core's caches.
 template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
@@ -53,7 +53,7 @@ class FilterGradients : public PreparedOp {
 #pragma omp for schedule(dynamic)
         for (std::int64_t b = 0; b < count; ++b)
           transform_block(in, gradients, first + b, memory_of(workspace, b));
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(static)
         for (std::int64_t i = 0; i < kPoints * shares; ++i)
           for (std::int64_t b = 0; b < count; ++b)
             multiply_share(memory_of(workspace, b), i / shares, i % shares * kShare, depth_of(first + b),
