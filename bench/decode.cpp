@@ -1,7 +1,6 @@
 // Reads the images of a folder, again and again: libjpeg-turbo's own decoding of whole images, and what
 // provider "image" makes of them for training: random crops of scaled images, and random resized crops, of
 // photos and of decoded pictures in a cache. bench/decode runs it.
-#include <stdlib.h>
 #include <time.h>
 #include <turbojpeg.h>
 
@@ -18,6 +17,7 @@
 #include "convnet/base/file.h"
 #include "convnet/base/median.h"
 #include "providers/image.h"
+#include "tests/temp_folder.h"
 
 namespace {
 
@@ -37,26 +37,6 @@ double speed_of(const std::function<double()>& work) {
   const double images = work();
   return images / (cpu_seconds() - start);
 }
-
-/// A folder for the cache that is gone when the program ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "convnet-decode-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw RunError("there is no temporary folder");
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Pixels of the last image are left in `pixels`.
 void decode_alone(const std::string& bytes, std::vector<unsigned char>& pixels) {
@@ -86,7 +66,7 @@ void run(const std::string& folder, int image_size, int inner_size, int threads,
   options.image_size = image_size;
   options.inner_size = inner_size;
   options.decode_threads = threads;
-  const TemporaryFolder cache;
+  const TempFolder cache;
   const auto reading = [&](double random_resized_crop, bool cached) {
     options.random_resized_crop = random_resized_crop;
     options.cache = cached ? cache.path() : "";

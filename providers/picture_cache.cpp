@@ -65,15 +65,7 @@ std::string header(std::string_view magic, int side, std::uint64_t id) {
 /// Reads up to `count` bytes; fewer at the end of the file.
 std::string read_some(int file, const std::string& path, std::uint64_t offset, std::uint64_t count) {
   std::string out(static_cast<std::size_t>(count), '\0');
-  std::size_t done = 0;
-  while (done < out.size()) {
-    const ssize_t got = pread(file, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw RunError(fmt::format("{}: cannot be read: {}", path, error_text(errno)));
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  out.resize(done);
+  out.resize(read_at(file, path, offset, out.data(), out.size()));
   return out;
 }
 
@@ -264,15 +256,7 @@ std::optional<DecodedImage> PictureCache::read(const PictureOrigin& origin, cons
   DecodedImage part{rows.height, rows.width, {}};
   part.pixels.resize(static_cast<std::size_t>(row) * static_cast<std::size_t>(rows.height));
   const std::uint64_t from = entry->offset + row * static_cast<std::uint64_t>(rows.y);
-  std::size_t done = 0;
-  while (done < part.pixels.size()) {
-    const ssize_t got =
-        pread(data_, part.pixels.data() + done, part.pixels.size() - done, static_cast<off_t>(from + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw RunError(fmt::format("{}: cannot be read: {}", data_path_, error_text(errno)));
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
+  const std::size_t done = read_at(data_, data_path_, from, part.pixels.data(), part.pixels.size());
   const bool sound = done == part.pixels.size() &&
                      (entry->verified || checksum_of(part.pixels.data(), done) == entry->checksum);
   if (!sound || !entry->verified) {

@@ -28,6 +28,20 @@ void check_name(const std::string& path) {
     throw InputError(path + ": no such file: a name has no NUL (zero byte)");
 }
 
+std::size_t read_at(int descriptor, const std::string& path, std::uint64_t offset, void* to,
+                    std::size_t count) {
+  std::size_t done = 0;
+  while (done < count) {
+    const ssize_t got =
+        pread(descriptor, static_cast<char*>(to) + done, count - done, static_cast<off_t>(offset + done));
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR)
+      throw RunError(fmt::format("{}: cannot be read: {}", path, error_text(errno)));
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   check_name(path_);
   struct stat status = {};
@@ -57,14 +71,8 @@ std::string InputFile::read(std::uint64_t offset, std::uint64_t bytes) const {
   if (descriptor_ < 0)
     return contents_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
   std::string out(static_cast<std::size_t>(bytes), '\0');
-  for (std::size_t done = 0; done < out.size();) {
-    const ssize_t got =
-        pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
-    if (got == 0) throw InputError(path_ + ": the file was changed while it was in use");
-    if (got < 0 && errno != EINTR)
-      throw RunError(fmt::format("{}: cannot be read: {}", path_, error_text(errno)));
-    if (got > 0) done += static_cast<std::size_t>(got);
-  }
+  if (read_at(descriptor_, path_, offset, out.data(), out.size()) < out.size())
+    throw InputError(path_ + ": the file was changed while it was in use");
   return out;
 }
 

@@ -1,6 +1,7 @@
 // A file that can be read at any position, from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,11 @@ namespace convnet {
 
 /// Throws InputError for a name that no file can have: one with a NUL, at which the system takes it to end.
 void check_name(const std::string& path);
+
+/// Reads up to `count` bytes of the open file `descriptor`, from `offset` on, and returns their number: fewer
+/// only at the end of the file. Throws RunError for I/O errors; `path` is for its text.
+std::size_t read_at(int descriptor, const std::string& path, std::uint64_t offset, void* to,
+                    std::size_t count);
 
 /// Owns the open file. Immutable: any number of threads may read at once.
 class InputFile {

@@ -3,13 +3,12 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace convnet {
 
-void share_work(std::size_t count, int threads, const std::function<void(std::size_t)>& work) {
+void share_work(std::size_t count, int threads, const std::function<void(std::size_t)>& work,
+                const StartThread& start) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr error;
@@ -27,15 +26,16 @@ void share_work(std::size_t count, int threads, const std::function<void(std::si
       }
     }
   };
-  {
-    std::vector<std::jthread> others;
-    try {
-      for (std::size_t t = 1; t < count && static_cast<int>(t) < threads; ++t) others.emplace_back(run);
-    } catch (const std::system_error&) {
-      // This thread does the rest.
-    }
-    run();
+  std::vector<std::thread> others;
+  try {
+    others.reserve(count);
+    for (std::size_t t = 1; t < count && static_cast<int>(t) < threads; ++t)
+      others.push_back(start ? start(run) : std::thread(run));
+  } catch (const std::exception&) {
+    // The threads that there are do the rest.
   }
+  run();
+  for (std::thread& other : others) other.join();
   if (error) std::rethrow_exception(error);
 }
 

@@ -121,14 +121,14 @@ const OptionTable<DataOptions>& data_options() {
            "with several tags or numbers (--label-kind); PHOTO is a path below the folder or a file's name, "
            "with or without its extension; empty: folders are the classes"});
   labels.may_be_empty = true;
-  OptionSpec cache = option(
+  OptionSpec cache = of_output(option(
       "cache-images", &DataOptions::cache_images,
       {.fallback = "",
        .unit = "folder",
        .doc = "provider image keeps decoded pictures, whose shorter side is at most the image size, in this "
               "folder, for later epochs, runs and other processes; empty: it decodes photos whenever it "
-              "needs them. A run that goes on needs the option again"});
-  cache.may_be_empty = cache.output = true;
+              "needs them. A run that goes on needs the option again"}));
+  cache.may_be_empty = true;
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
              {.unit = "provider",

@@ -3,16 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <thread>
+
+#include "convnet/base/share_work.h"
 
 namespace convnet {
 
 /// How a copy is divided among threads.
 struct CopySharing {
-  int most_threads = 1;                                          ///< the calling thread included
-  std::int64_t smallest_piece = 4 << 20;                         ///< fewest bytes that are worth a thread
-  std::function<std::thread(std::function<void()>)> start = {};  ///< default: starts a thread
+  int most_threads = 1;                   ///< the calling thread included
+  std::int64_t smallest_piece = 4 << 20;  ///< fewest bytes that are worth a thread
+  StartThread start = {};                 ///< of share_work()
 };
 
 /// Copies `bytes` bytes as std::memcpy does, in several threads if there are enough bytes. The calling thread

@@ -13,13 +13,17 @@ int percentage(double part, double whole) {
 
 }  // namespace
 
-std::string waiting_text(double waited, double wall) {
+std::optional<double> notable_wait(double waited, double wall) {
   // Short waits are those of a batch's first minibatch, before anything could be read ahead.
   constexpr double kLeastSeconds = 0.5;
   constexpr int kLeastPercentage = 5;
-  const int percent = percentage(waited, wall);
-  if (waited < kLeastSeconds || percent < kLeastPercentage) return "";
-  return fmt::format("{} % waiting for data", percent);
+  if (waited < kLeastSeconds || percentage(waited, wall) < kLeastPercentage) return std::nullopt;
+  return waited / wall;
+}
+
+std::string waiting_text(double waited, double wall) {
+  if (!notable_wait(waited, wall)) return "";
+  return fmt::format("{} % waiting for data", percentage(waited, wall));
 }
 
 void DataWait::note_batch(double waited, double wall) {

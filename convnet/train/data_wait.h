@@ -1,12 +1,15 @@
-// How long training waits for its data, and what is said about it.
+// Measures how long training waits for its data, and decides what a run says about it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace convnet {
 
-/// Returns "35 % waiting for data" for a batch that took `wall` seconds, of which steps waited `waited` for
-/// data; "" if that is too little to be worth a word.
+/// Returns what share of a batch, which took `wall` seconds, its steps waited `waited` seconds for data;
+/// nullopt if that is too little to be worth a word.
+std::optional<double> notable_wait(double waited, double wall);
+/// Returns "35 % waiting for data", or "" where notable_wait() returns nothing.
 std::string waiting_text(double waited, double wall);
 
 /// Adds up how long a run waits for data, and decides when to tell how it could wait less.

@@ -155,26 +155,32 @@ OptionTexts saved_of(const OptionTexts& texts) {
   return saved;
 }
 
+/// Returns the folder that option `key` has in the checkpoint if the command does not give the option; else
+/// "". Such a folder is not used, because a checkpoint does not decide which files are written.
+std::string unused_folder(const LoadedRun& run, const std::string& key) {
+  if (!run.checkpoint || run.given.contains(key)) return "";
+  const auto found = run.checkpoint->options.find(key);
+  return found == run.checkpoint->options.end() ? "" : found->second;
+}
+
 /// Returns a note if the run's folder of curves stays as it is because only its checkpoint names it; else "".
 std::string note_of_unused_board(const LoadedRun& run) {
-  if (!run.checkpoint || run.given.contains("tensorboard")) return "";
-  const auto board = run.checkpoint->options.find("tensorboard");
-  if (board == run.checkpoint->options.end() || board->second.empty()) return "";
+  const std::string board = unused_folder(run, "tensorboard");
+  if (board.empty()) return "";
   return fmt::format(
       "The curves in {0} are not gone on with: a checkpoint does not say what is written where; "
       "--tensorboard {0} does",
-      board->second);
+      board);
 }
 
 /// Returns a note if decoded pictures are not used because only the checkpoint names their folder; else "".
 std::string note_of_unused_cache(const LoadedRun& run) {
-  if (!run.checkpoint || run.given.contains("cache-images")) return "";
-  const auto cache = run.checkpoint->options.find("cache-images");
-  if (cache == run.checkpoint->options.end() || cache->second.empty()) return "";
+  const std::string cache = unused_folder(run, "cache-images");
+  if (cache.empty()) return "";
   return fmt::format(
       "The decoded pictures in {0} are not used: a checkpoint does not say what is written where; "
       "--cache-images {0} does{1}",
-      cache->second,
+      cache,
       run.options.trains() && run.options.data.random_resized_crop > 0
           ? ", and without it random resized crops are made of whole photos, not of those pictures"
           : "");

@@ -372,9 +372,9 @@ bool Trainer::train_batch(const Position& work) {
               static_cast<double>(first - resumed_at) / std::max(1e-9, seconds));
   data_wait_.note_batch(batch_wait_, seconds);
   advise_on_data();
-  const std::optional<double> waiting =
-      waiting_text(batch_wait_, seconds).empty() ? std::nullopt : std::optional(batch_wait_ / seconds);
-  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, last, waiting); });
+  if (board_)
+    use_board(
+        [&] { board_->trained(state_.iteration, state_.partial, last, notable_wait(batch_wait_, seconds)); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
                  test_range_.count());
   state_.partial_seconds = 0;

@@ -44,7 +44,7 @@ class FilterGradients : public PreparedOp {
     float* const filters = as<float>(pointers[2]);
     float* const bias = bias_ ? as<float>(pointers[3]) : nullptr;
     float* const sums = as<float>(workspace);  // [point][input][output]
-    const std::int64_t shares = (t_.out.c() + kShare - 1) / kShare;
+    const std::int64_t panels = (t_.out.c() + kPanel - 1) / kPanel;
     if (bias != nullptr) std::fill(bias, bias + t_.out.channels, 0.0F);
 #pragma omp parallel num_threads(threads_)
     {
@@ -54,9 +54,9 @@ class FilterGradients : public PreparedOp {
         for (std::int64_t b = 0; b < count; ++b)
           transform_block(in, gradients, first + b, memory_of(workspace, b));
 #pragma omp for schedule(static)
-        for (std::int64_t i = 0; i < kPoints * shares; ++i)
+        for (std::int64_t i = 0; i < kPoints * panels; ++i)
           for (std::int64_t b = 0; b < count; ++b)
-            multiply_share(memory_of(workspace, b), i / shares, i % shares * kShare, depth_of(first + b),
+            multiply_panel(memory_of(workspace, b), i / panels, i % panels * kPanel, depth_of(first + b),
                            first + b > 0, sums);
         if (bias == nullptr) continue;
 #pragma omp single
@@ -75,10 +75,10 @@ class FilterGradients : public PreparedOp {
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr int kMostVecs = kLanes == 16 ? 4 : 3;
-  static constexpr std::int64_t kPanel = kMostVecs * kLanes;
+  static constexpr std::int64_t kStrip = kMostVecs * kLanes;  ///< columns that one multiply() computes
   /// Columns of sums that a thread takes: whole cache lines, which two threads that write would fight for.
-  static constexpr std::int64_t kShare = kLanes == 16 ? kPanel : 2 * kPanel;
-  static_assert(kShare * sizeof(float) % 64 == 0);
+  static constexpr std::int64_t kPanel = kLanes == 16 ? kStrip : 2 * kStrip;
+  static_assert(kPanel * sizeof(float) % 64 == 0);
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
   /// With more bytes of sums than this, blocks are larger, so that the sums are read and written less often.
   static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;
@@ -181,18 +181,18 @@ class FilterGradients : public PreparedOp {
     }
   }
 
-  void multiply_share(const Memory& memory, std::int64_t point, std::int64_t column, std::int64_t depth,
-                      bool add, float* sums) const {
-    const std::int64_t end = std::min(column + kShare, t_.out.c());
-    for (; column < end; column += kPanel) multiply_panel(memory, point, column, depth, add, sums);
-  }
   void multiply_panel(const Memory& memory, std::int64_t point, std::int64_t column, std::int64_t depth,
+                      bool add, float* sums) const {
+    const std::int64_t end = std::min(column + kPanel, t_.out.c());
+    for (; column < end; column += kStrip) multiply_strip(memory, point, column, depth, add, sums);
+  }
+  void multiply_strip(const Memory& memory, std::int64_t point, std::int64_t column, std::int64_t depth,
                       bool add, float* sums) const {
     const std::int64_t inputs = t_.in.c(), outputs = t_.out.c();
     const Factor a{memory.inputs + point * input_step(), 1, inputs};
     const Unit* const b = memory.gradients + point * gradient_step() + column;
     float* const to = sums + point * inputs * outputs + column;
-    with_vecs<kMostVecs>(std::min(kPanel, outputs - column), [&](auto vecs) {
+    with_vecs<kMostVecs>(std::min(kStrip, outputs - column), [&](auto vecs) {
       constexpr int rows = std::bit_floor(unsigned{kSums / vecs});  // divides `inputs`
       multiply_rows<T, rows, vecs>(inputs, a, b, outputs, depth, add, to, outputs);
     });

@@ -195,12 +195,12 @@ void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64
                             out + r * out_step, out_step);
 }
 
-/// Calls f(Constant<Vecs>) for a panel of Vecs vectors, at most Most. A panel is the columns of a product
-/// that are computed together.
+/// Calls f(Constant<Vecs>) for a strip of Vecs vectors, at most Most. A strip is the columns of a product
+/// that one multiply() computes.
 template <int Most, class F>
-void with_vecs(std::int64_t panel_width, const F& f) {
+void with_vecs(std::int64_t strip_width, const F& f) {
   unrolled<Most>([&](auto i) __attribute__((always_inline)) {
-    if (panel_width == (i + 1) * kLanes) f(std::integral_constant<int, i + 1>{});
+    if (strip_width == (i + 1) * kLanes) f(std::integral_constant<int, i + 1>{});
   });
 }
 

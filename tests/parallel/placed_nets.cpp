@@ -485,11 +485,7 @@ bool has_gpus() {
 
 std::uint32_t every_net() { return static_cast<std::uint32_t>(every_case(has_gpus() ? 3 : 1)); }
 
-std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets) {
-  std::vector<PlacedNet> kept;
-  for (std::size_t i = 0; i < nets.size(); i += every_net()) kept.push_back(nets[i]);
-  return kept;
-}
+std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets) { return every_nth(nets, every_net()); }
 
 PlacedNet random_net(std::uint32_t seed, bool normalised) {
   return RandomNet(seed, normalised).net("random net " + std::to_string(seed));

@@ -41,11 +41,7 @@ inline const std::map<std::string, ConfigData>& config_data() {
 
 /// The files that tests of many cases plan: all of config_data(), or every every_case()-th of them.
 inline std::map<std::string, ConfigData> config_cases() {
-  std::map<std::string, ConfigData> cases;
-  std::size_t i = 0;
-  for (const auto& file : config_data())
-    if (i++ % static_cast<std::size_t>(every_case()) == 0) cases.insert(file);
-  return cases;
+  return every_nth(config_data(), static_cast<std::size_t>(every_case()));
 }
 
 struct PlannedNet {

@@ -1,4 +1,4 @@
-// What is said about waiting for data.
+// Tests what a run says about waiting for data.
 #include "convnet/train/data_wait.h"
 
 #include "tests/catch.h"
