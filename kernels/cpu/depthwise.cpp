@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/interleave.h"
 #include "kernels/cpu/layout.h"
@@ -26,7 +27,20 @@ using Maps = Vector<float, kMaps>::Type;
 /// on the number of threads.
 constexpr std::int64_t kMostParts = 8;
 
-/// `Filter` is the side of a filter. A row of it has its sums in registers.
+/// Rows of a filter whose sums are in registers at once, beside a vector of differences.
+template <int Filter>
+constexpr int kRowsAtOnce =
+#if defined(__AVX512F__)
+    std::min(Filter, 31 / Filter);
+#else
+    std::min(Filter, 15 / Filter);
+#endif
+
+/// Lines of an image of one block of maps as f32, with zeros where windows lie outside of the image. A band
+/// of lines has at most kBandBytes if that is enough for one row of windows.
+constexpr std::int64_t kBandBytes = 48 << 10;
+
+/// `Filter` is the side of a filter.
 template <int Filter, class T>
 class DepthwiseGradients : public PreparedOp {
  public:
@@ -36,7 +50,9 @@ class DepthwiseGradients : public PreparedOp {
         pad_(g_.pad.x),
         bias_(op.bias),
         blocks_((g_.c + kMaps - 1) / kMaps),
-        parts_(std::min(g_.n, kMostParts)) {
+        parts_(std::min(g_.n, kMostParts)),
+        width_((g_.ow - 1) * stride_ + Filter),
+        band_(band_rows()) {
     const dnnl::memory::desc weights({g_.c, 1, 1, Filter, Filter}, dnnl::memory::data_type::f32, kWeights);
     args_ = {blocked_activations(g_.src(), kMaps, type), blocked_activations(g_.dst(), kMaps, type),
              from_dnnl(weights, g_.weights())};
@@ -49,14 +65,14 @@ class DepthwiseGradients : public PreparedOp {
     const T* const src = as<T>(pointers[0]);
     const T* const dst = as<T>(pointers[1]);
     float* const sums = as<float>(workspace);  // [block][part][tap, and the bias][map]
-#pragma omp parallel for collapse(2) schedule(static)
-    for (std::int64_t block = 0; block < blocks_; ++block)
-      for (std::int64_t part = 0; part < parts_; ++part) {
-        float* const of_part = sums + (block * parts_ + part) * kSums;
-        for (std::int64_t row = 0; row < Filter; ++row)
-          sum_row(src, dst, block, part, row, of_part + row * Filter * kMaps);
-        if (bias_) sum_bias(dst, block, part, of_part + kTaps * kMaps);
-      }
+#pragma omp parallel
+    {
+      std::vector<Pixel> band(static_cast<std::size_t>(lines(band_) * width_));
+#pragma omp for collapse(2) schedule(static)
+      for (std::int64_t block = 0; block < blocks_; ++block)
+        for (std::int64_t part = 0; part < parts_; ++part)
+          sum_part(src, dst, block, part, band.data()->maps, sums + (block * parts_ + part) * kSums);
+    }
     float* const weights = as<float>(pointers[2]);
     for (std::int64_t block = 0; block < blocks_; ++block)
       for (std::int64_t i = 0; i < kSums; ++i) {
@@ -72,33 +88,47 @@ class DepthwiseGradients : public PreparedOp {
 
  private:
   static constexpr std::int64_t kTaps = std::int64_t{Filter} * Filter, kSums = (kTaps + 1) * kMaps;
+  struct alignas(kMaps * sizeof(float)) Pixel {
+    float maps[kMaps] = {};
+  };
 
   std::int64_t first_image(std::int64_t part) const { return g_.n * part / parts_; }
+  /// Returns the lines of the image that `rows` rows of windows cover.
+  std::int64_t lines(std::int64_t rows) const { return (rows - 1) * stride_ + Filter; }
+  /// Returns the rows of windows in a band.
+  std::int64_t band_rows() const {
+    const std::int64_t most = kBandBytes / (width_ * static_cast<std::int64_t>(sizeof(Pixel)));
+    return std::clamp<std::int64_t>((most - Filter) / stride_ + 1, 1, g_.oh);
+  }
 
-  /// Sums, for the taps of row `row` of the filters, the products over the images of a part.
-  void sum_row(const T* src, const T* dst, std::int64_t block, std::int64_t part, std::int64_t row,
-               float* sums) const {
-    std::array<Maps, Filter> inner{}, border{};
-    // In columns [begin, end) all taps of a row see pixels.
-    const std::int64_t begin = std::min((pad_ + stride_ - 1) / stride_, g_.ow);
-    const std::int64_t room = g_.w + pad_ - Filter;
-    const std::int64_t end = room < 0 ? begin : std::clamp(room / stride_ + 1, begin, g_.ow);
+  /// Sums, for all taps and the bias, the products over the images of a part. `band` has zeros in the columns
+  /// outside of the image.
+  void sum_part(const T* src, const T* dst, std::int64_t block, std::int64_t part, float* band,
+                float* sums) const {
+    std::fill_n(sums, kSums, 0.0F);
     for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n) {
       const T* const image = src + (n * blocks_ + block) * g_.h * g_.w * kMaps;
-      const T* const gradient = dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps;
-      for (std::int64_t y = 0; y < g_.oh; ++y) {
-        const std::int64_t from = y * stride_ - pad_ + row;
-        if (from < 0 || from >= g_.h) continue;
-        const T* const line = image + from * g_.w * kMaps;
-        const T* const differences = gradient + y * g_.ow * kMaps;
-        add_border(line, differences, 0, begin, border);
-        add_inner(line, differences, begin, end, inner);
-        add_border(line, differences, end, g_.ow, border);
+      const T* const differences = dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps;
+      for (std::int64_t y = 0; y < g_.oh; y += band_) {
+        const std::int64_t rows = std::min(band_, g_.oh - y);
+        fill_band(image, y, rows, band);
+        sum_band<0>(band, differences + y * g_.ow * kMaps, rows, sums);
       }
+      if (bias_) sum_bias(differences, sums + kTaps * kMaps);
     }
-    for (std::int64_t tap = 0; tap < Filter; ++tap) {
-      const Maps sum = inner[static_cast<std::size_t>(tap)] + border[static_cast<std::size_t>(tap)];
-      store_floats<kMaps>(sums + tap * kMaps, kMaps, sum);
+  }
+
+  void fill_band(const T* image, std::int64_t y, std::int64_t rows, float* band) const {
+    const std::int64_t pixels = std::clamp<std::int64_t>(width_ - pad_, 0, g_.w);
+    for (std::int64_t line = 0; line < lines(rows); ++line) {
+      const std::int64_t from = y * stride_ - pad_ + line;
+      float* const to = band + (line * width_ + pad_) * kMaps;
+      if (from < 0 || from >= g_.h) {
+        std::fill_n(to, pixels * kMaps, 0.0F);
+        continue;
+      }
+      for (std::int64_t x = 0; x < pixels; ++x)
+        store(to + x * kMaps, maps_at(image + (from * g_.w + x) * kMaps));
     }
   }
 
@@ -108,43 +138,46 @@ class DepthwiseGradients : public PreparedOp {
     return values;
   }
 
-  [[gnu::always_inline]] void add_inner(const T* line, const T* differences, std::int64_t begin,
-                                        std::int64_t end, std::array<Maps, Filter>& sums) const {
-    std::array<Maps, Filter> own = sums;
-    for (std::int64_t x = begin; x < end; ++x) {
-      const Maps difference = maps_at(differences + x * kMaps);
-      const T* const pixels = line + (x * stride_ - pad_) * kMaps;
-      [&]<int... Tap>(std::integer_sequence<int, Tap...>) __attribute__((always_inline)) {
-        ((own[Tap] += difference * maps_at(pixels + Tap * kMaps)), ...);
+  /// Adds the products of a band to the sums of the taps in rows `First` and following.
+  template <int First>
+  void sum_band(const float* band, const T* differences, std::int64_t rows, float* sums) const {
+    constexpr int kRows = std::min(kRowsAtOnce<Filter>, Filter - First);
+    sum_rows(band + First * width_ * kMaps, differences, rows, sums + First * Filter * kMaps,
+             std::make_integer_sequence<int, kRows * Filter>{});
+    if constexpr (First + kRows < Filter) sum_band<First + kRows>(band, differences, rows, sums);
+  }
+
+  template <int... Tap>
+  void sum_rows(const float* band, const T* differences, std::int64_t rows, float* sums,
+                std::integer_sequence<int, Tap...>) const {
+    const std::int64_t columns = g_.ow, line = width_ * kMaps, step = stride_ * kMaps;
+    std::array<Maps, sizeof...(Tap)> own;
+    (load(sums + Tap * kMaps, own[Tap]), ...);
+    for (std::int64_t y = 0; y < rows; ++y) {
+      const float* pixels = band + y * stride_ * line;
+      for (std::int64_t x = 0; x < columns; ++x, pixels += step, differences += kMaps) {
+        const Maps difference = maps_at(differences);
+        Maps pixel;
+        ((load(pixels + Tap / Filter * line + Tap % Filter * kMaps, pixel), own[Tap] += difference * pixel),
+         ...);
       }
-      (std::make_integer_sequence<int, Filter>{});
     }
-    sums = own;
+    (store(sums + Tap * kMaps, own[Tap]), ...);
   }
 
-  void add_border(const T* line, const T* differences, std::int64_t begin, std::int64_t end,
-                  std::array<Maps, Filter>& sums) const {
-    for (std::int64_t x = begin; x < end; ++x) {
-      const Maps difference = maps_at(differences + x * kMaps);
-      const std::int64_t start = x * stride_ - pad_;
-      for (std::int64_t tap = std::max<std::int64_t>(0, -start); tap < Filter && start + tap < g_.w; ++tap)
-        sums[static_cast<std::size_t>(tap)] += difference * maps_at(line + (start + tap) * kMaps);
-    }
-  }
-
-  void sum_bias(const T* dst, std::int64_t block, std::int64_t part, float* sums) const {
-    Maps sum{};
-    const std::int64_t pixels = g_.oh * g_.ow;
-    for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n)
-      for (std::int64_t i = 0; i < pixels; ++i)
-        sum += maps_at(dst + ((n * blocks_ + block) * pixels + i) * kMaps);
-    store_floats<kMaps>(sums, kMaps, sum);
+  void sum_bias(const T* differences, float* sums) const {
+    Maps sum;
+    load(sums, sum);
+    for (std::int64_t i = 0; i < g_.oh * g_.ow; ++i) sum += maps_at(differences + i * kMaps);
+    store(sums, sum);
   }
 
   const ConvGeometry g_;
   const std::int64_t stride_, pad_;
   const bool bias_;
   const std::int64_t blocks_, parts_;
+  const std::int64_t width_;  ///< pixels of a line in a band
+  const std::int64_t band_;   ///< rows of windows of a band
 };
 
 template <class T>

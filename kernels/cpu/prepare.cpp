@@ -65,11 +65,11 @@ bool fuses(const OpDesc& op, DataType type) {
 
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
-  if (lacks_products(set, op, type)) return prepare_in_f32(op, hints);
-  if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
   if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op)) {
     if (Prepared own = own_kernels(set).prepare_depthwise(*gradient, type)) return own;
   }
+  if (lacks_products(set, op, type)) return prepare_in_f32(op, hints);
+  if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
   if (const auto* reorder = std::get_if<Reorder>(&op)) {
     if (Prepared own = own_kernels(set).prepare_reorder(*reorder)) return own;
     if (Prepared converted = prepare_reorder_in_f32(*reorder)) return converted;
