@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/core_groups.h"
 #include "convnet/base/tensor.h"
 #include "kernels/ops.h"
 #include "kernels/target.h"
@@ -216,8 +218,9 @@ class Backend {
 };
 
 /// Makes the backend of CPU devices, each of which uses `threads_per_device` cores. tf32 computes as fp32
-/// does.
-std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32);
+/// does. `places` has the numbers of devices whose threads and memory are bound.
+std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32,
+                                          std::map<int, CorePlace> places = {});
 /// Returns whether this processor has instructions for products of bf16 numbers; without them, products in
 /// bf16 are those of f32 numbers, with rounded factors.
 bool cpu_multiplies_bf16();

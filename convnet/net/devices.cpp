@@ -4,8 +4,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
+#include "convnet/base/core_groups.h"
 #include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
@@ -15,15 +18,18 @@ namespace convnet {
 
 namespace {
 
-/// Returns the cores of each process, where several processes of a host may share them.
-std::vector<int> cores_of_processes(Processes& processes) {
+/// The cores that each process has, and its host.
+struct CoresOfProcesses {
   std::vector<Cores> cores;
   std::vector<std::string> hosts;
+};
+CoresOfProcesses exchange_cores(Processes& processes) {
+  CoresOfProcesses all;
   for (const std::string& text : processes.exchange(to_text(own_cores()))) {
-    hosts.push_back(processes.host(static_cast<int>(cores.size())));
-    cores.push_back(cores_from(text));
+    all.hosts.push_back(processes.host(static_cast<int>(all.cores.size())));
+    all.cores.push_back(cores_from(text));
   }
-  return shared_cores(cores, hosts);
+  return all;
 }
 
 }  // namespace
@@ -40,7 +46,8 @@ std::string too_many_threads(int threads) {
 }
 
 std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
-  const std::vector<int> cores = cores_of_processes(processes);
+  const CoresOfProcesses all = exchange_cores(processes);
+  const std::vector<int> cores = shared_cores(all.cores, all.hosts);
   for (int r = 0; r < processes.count(); ++r) {
     const int devices = options.devices_of_processes.at(static_cast<std::size_t>(r));
     const int own = cores[static_cast<std::size_t>(r)];
@@ -83,14 +90,19 @@ std::string list_to(int devices) {
 /// Replaces what --gpu says by a list of single numbers.
 DeviceOptions with_own_devices(DeviceOptions options, int local) {
   if (options.gpu == "local") options.gpu = std::to_string(local);
-  if (options.gpu != "all") {
+  if (options.gpu != "all" && options.gpu != "auto") {
     options.gpu = number_list(options.gpus());
     return options;
   }
   std::string reason;
   const int gpus = options.device == DeviceKind::cpu ? 0 : cuda_devices(reason);
-  const int devices = gpus > 0 ? gpus : thread_count(options.threads);
-  options.gpu = list_to(devices);
+  const int threads = thread_count(options.threads);
+  if (gpus > 0)
+    options.gpu = list_to(gpus);
+  else if (options.gpu == "all")
+    options.gpu = list_to(threads);
+  else
+    options.gpu = list_to(std::clamp(numa_nodes(core_groups(own_cores().mask)), 1, threads));
   return options;
 }
 
@@ -162,7 +174,8 @@ std::vector<int> devices_of_hosts(const Processes& processes, const DeviceOption
 }  // namespace
 
 void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices) {
-  if (!given.contains("gpu") || devices.gpu == "all" || devices.gpu == "local") return;
+  if (!given.contains("gpu") || devices.gpu == "all" || devices.gpu == "auto" || devices.gpu == "local")
+    return;
   const std::vector<int> ids = devices.gpus();
   const std::vector<int>& hosts = devices.devices_of_hosts;
   // A list for all hosts has the devices of one after those of the other.
@@ -188,8 +201,15 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
     options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
   if (options.devices_of_hosts.empty()) options.devices_of_hosts = devices_of_hosts(*processes, options);
   check_hosts(options);
-  const int cores = cores_of_processes(*processes)[static_cast<std::size_t>(processes->rank())];
-  if (options.threads == 0) options.threads = cores;
+  const CoresOfProcesses all = exchange_cores(*processes);
+  const auto own = static_cast<std::size_t>(processes->rank());
+  if (options.threads == 0) options.threads = shared_cores(all.cores, all.hosts)[own];
+  options.devices_on_cores = options.devices_before = 0;
+  for (std::size_t r = 0; r < all.cores.size(); ++r) {
+    if (all.hosts[r] != all.hosts[own] || all.cores[r].mask != all.cores[own].mask) continue;
+    options.devices_on_cores += options.devices_of_processes[r];
+    if (r < own) options.devices_before += options.devices_of_processes[r];
+  }
   return options;
 }
 
@@ -231,6 +251,15 @@ std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devi
   return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
 }
 
+std::vector<CorePlace> core_places(const DeviceOptions& options, int devices) {
+  const std::vector<CoreGroup> groups = core_groups(own_cores().mask);
+  std::vector<CorePlace> places;
+  for (int i = 0; i < devices; ++i)
+    places.push_back(
+        place_of_device(groups, options.devices_before + i, std::max(options.devices_on_cores, devices)));
+  return places;
+}
+
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, const Processes* processes) {
   const int rank = processes == nullptr ? 0 : processes->rank();
   const int devices = used_here(options.topology(), used, rank);
@@ -243,7 +272,11 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
     const int each = threads_of_each(options, devices);
     // The devices have threads, this thread has a team, and one more loads data.
     check_threads(devices * each + each + 1);
-    return make_cpu_backend(each, precision);
+    const std::vector<int> ids = options.gpus_of(rank);
+    const std::vector<CorePlace> places = core_places(options, devices);
+    std::map<int, CorePlace> place_of;
+    for (std::size_t i = 0; i < std::min(ids.size(), places.size()); ++i) place_of[ids[i]] = places[i];
+    return make_cpu_backend(each, precision, std::move(place_of));
   }
   for (const int id : options.gpus_of(rank)) {
     if (id >= gpus)

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "convnet/base/core_groups.h"
 #include "convnet/net/options.h"
 #include "convnet/plan/topology.h"
 #include "convnet/runtime/processes.h"
@@ -27,17 +29,21 @@ std::string too_few_cores(const DeviceOptions& options, Processes& processes);
 void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices);
 
 /// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
-/// device for each core), --gpu local by the device of this process, and ranges by their numbers. In a run of
-/// several processes (else `processes` is null) all call it together, and it lists the devices of all of
-/// them. Without several processes, a list of one host's devices becomes that of all --hosts. Throws
-/// InputError if the processes of a host do not have neighbouring ranks, or if --hosts counts other devices.
+/// device for each core), --gpu auto by its GPUs or a CPU device for each NUMA node, --gpu local by the
+/// device of this process, and ranges by their numbers. In a run of several processes (else `processes` is
+/// null) all call it together, and it lists the devices of all of them. Without several processes, a list of
+/// one host's devices becomes that of all --hosts. Throws InputError if the processes of a host do not have
+/// neighbouring ranks, or if --hosts counts other devices.
 DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
 /// Returns how many of the first `used` devices the process `rank` has; at least 1.
 int used_here(const Topology& topology, int used, int rank);
+/// Returns to which cores the first `devices` CPU devices of this process are bound.
+std::vector<CorePlace> core_places(const DeviceOptions& options, int devices);
 /// Makes the backend that --device names for those of the first `used` devices that this process has (all of
-/// them if `processes` is null). CPU devices share out the cores. Throws DeviceError if the backend or a GPU
-/// that --gpu lists does not exist, or if this process may not start the threads, and InputError if the
-/// devices cannot compute with --precision.
+/// them if `processes` is null). CPU devices share out the cores, and are bound to those that share a NUMA
+/// node or a last-level cache where the machine has several. Throws DeviceError if the backend or a GPU that
+/// --gpu lists does not exist, or if this process may not start the threads, and InputError if the devices
+/// cannot compute with --precision.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used,
                                       const Processes* processes = nullptr);
 /// Makes the target that --device names, for plans. A target of GPUs needs no GPU; --device auto means GPUs

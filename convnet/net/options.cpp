@@ -31,14 +31,17 @@ std::string parse_ids(const std::string& text, std::vector<int>& ids) {
   rules.min = 0;
   rules.max = 1023;
   if (std::string why = parse_number_list(text, rules, ids); !why.empty()) return why;
-  return ids.empty() ? "expects a comma list of device numbers, like 0,1 or 0-3, or all or local" : "";
+  return ids.empty() ? "expects a comma list of device numbers, like 0,1 or 0-3, or all, auto or local" : "";
 }
 
 std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& out) {
   out = text;
   std::vector<int> ids;
   // How many there are is not known here.
-  return text == "all" || text == "local" ? "" : parse_ids(text, ids);
+  if (text == "all" || text == "auto" || text == "local") return "";
+  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
+    return "expects device numbers, like 0,1 or 0-3, or all, auto or local, not '" + text + "'";
+  return parse_ids(text, ids);
 }
 
 /// "8x4": hosts, and devices of each; or "4,4,2": the devices of each host.
@@ -278,7 +281,8 @@ const OptionTable<DeviceOptions>& device_options() {
            .unit = "devices",
            .doc =
                "device numbers, like 0,1 or 0-3; i in a gpu= line means the i-th of them, from 0; all: all "
-               "devices of the machine; local: one device, numbered by the process's rank on its host. With "
+               "devices of the machine; auto: all GPUs, or a CPU device for each NUMA node; local: one "
+               "device, numbered by the process's rank on its host. With "
                "several processes each lists its own devices, and the lists are joined in the order of "
                "ranks"}),
       parsed_option(

@@ -61,7 +61,7 @@ enum class DeviceKind { automatic, cpu, cuda };
 /// The devices, and how they compute.
 struct DeviceOptions {
   static constexpr OptionGroup group = OptionGroup::devices;
-  /// A list of device numbers, or "all" or "local", which with_devices() replaces by lists.
+  /// A list of device numbers, or "all", "auto" or "local", which with_devices() replaces by lists.
   std::string gpu = "0";
   DeviceKind device = DeviceKind::automatic;
   std::optional<Precision> precision;  ///< nullopt: the usual one of the devices
@@ -74,10 +74,13 @@ struct DeviceOptions {
   std::vector<int> devices_of_hosts;
   /// The devices of each process, in the order of --gpu; empty for one process. Set by with_devices().
   std::vector<int> devices_of_processes;
+  /// The devices of the processes that have the same cores as this one, and those of them that come before
+  /// this process's. Set by with_devices() if there are several processes.
+  int devices_on_cores = 0, devices_before = 0;
   bool operator==(const DeviceOptions&) const = default;
 
   /// Returns physical device numbers in the order of --gpu; several hosts or processes may have the same
-  /// ones. with_devices() must have replaced "all". Throws InputError.
+  /// ones. with_devices() must have replaced words. Throws InputError.
   std::vector<int> gpus() const;
   /// Returns the numbers of the devices of process `rank`.
   std::vector<int> gpus_of(int rank) const;

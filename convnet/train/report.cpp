@@ -54,6 +54,14 @@ std::string hosts_text(const Processes& processes) {
   return join(hosts, ", ");
 }
 
+/// Returns " on cores 0-7 and 8-15"; "" if no device is bound.
+std::string bound_text(const std::vector<CorePlace>& places) {
+  std::vector<std::string> cores;
+  for (const CorePlace& place : places)
+    if (!place.cores.empty()) cores.push_back(cores_text(place));
+  return cores.empty() ? "" : " on cores " + join(cores, " and ");
+}
+
 }  // namespace
 
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch) {
@@ -67,6 +75,8 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
                                  join(physical, ","), threads_of_each(options, own));
   if (devices > 1) text += " each";
+  if (net.plans().target().name() == "cpu" && processes == nullptr)
+    text += bound_text(core_places(options, own));
   if (processes != nullptr)
     text += fmt::format(", in {} processes ({}{})", processes->count(), hosts_text(*processes),
                         net.executor().has_communicator() ? "; NCCL" : "");

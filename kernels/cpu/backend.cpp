@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/clock.h"
@@ -18,13 +20,14 @@ namespace {
 /// Anonymous pages, zeroed by the kernel; huge pages make the first touch several times cheaper.
 class HostMemory : public DeviceMemory {
  public:
-  explicit HostMemory(std::int64_t bytes) : bytes_(bytes) {
+  explicit HostMemory(std::int64_t bytes, const CorePlace& place = {}) : bytes_(bytes) {
     if (bytes == 0) return;
     void* p = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
       throw DeviceError("cpu: cannot allocate " + std::to_string(bytes >> 20) + " MiB of memory");
     madvise(p, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+    prefer_node(place, p, static_cast<std::size_t>(bytes));
     data_ = static_cast<std::byte*>(p);
   }
   ~HostMemory() override {
@@ -110,7 +113,8 @@ class CpuTarget : public Target {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(int threads, Precision precision) : target_(threads, precision), preparer_(threads, precision) {}
+  CpuBackend(int threads, Precision precision, std::map<int, CorePlace> places)
+      : target_(threads, precision), preparer_(threads, precision), places_(std::move(places)) {}
 
   const Target& target() const override { return target_; }
 
@@ -120,8 +124,8 @@ class CpuBackend : public Backend {
     return prepared;
   }
 
-  std::unique_ptr<DeviceMemory> allocate(int, std::int64_t bytes) const override {
-    return std::make_unique<HostMemory>(bytes);
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    return std::make_unique<HostMemory>(bytes, place(device));
   }
 
   std::int64_t memory_available(int) const override { return available_memory(); }
@@ -143,10 +147,11 @@ class CpuBackend : public Backend {
     return std::max(own, product_flops());
   }
 
-  void enter_worker(int) const override { set_teams(preparer_.threads()); }
+  void enter_worker(int device) const override { enter(preparer_.threads(), place(device)); }
 
-  std::vector<std::unique_ptr<Queue>> make_queues(int, std::size_t count) const override {
-    return cpu::make_queues(count, [threads = preparer_.threads()] { set_teams(threads); });
+  std::vector<std::unique_ptr<Queue>> make_queues(int device, std::size_t count) const override {
+    return cpu::make_queues(
+        count, [threads = preparer_.threads(), place = place(device)] { enter(threads, place); });
   }
   std::unique_ptr<Recording> record(std::span<Queue* const> queues,
                                     const std::function<void()>& submit) const override {
@@ -171,6 +176,15 @@ class CpuBackend : public Backend {
   }
 
  private:
+  CorePlace place(int device) const {
+    const auto found = places_.find(device);
+    return found == places_.end() ? CorePlace() : found->second;
+  }
+  static void enter(int threads, const CorePlace& place) {
+    bind_thread(place);
+    set_teams(threads);
+  }
+
   /// Returns the FLOP/s of the fastest of five products of large matrices.
   double product_flops() const {
     const OpDesc product = InnerProductForward{.g = {.n = 512, .in = 1024, .out = 1024}, .bias = false};
@@ -193,6 +207,7 @@ class CpuBackend : public Backend {
 
   CpuTarget target_;
   Preparer preparer_;
+  std::map<int, CorePlace> places_;
 };
 
 }  // namespace
@@ -201,8 +216,9 @@ std::unique_ptr<const Target> make_cpu_target(int threads, Precision precision) 
   return std::make_unique<CpuTarget>(threads, precision);
 }
 
-std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision) {
-  return std::make_unique<CpuBackend>(threads_per_device, precision);
+std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision,
+                                          std::map<int, CorePlace> places) {
+  return std::make_unique<CpuBackend>(threads_per_device, precision, std::move(places));
 }
 
 bool cpu_multiplies_bf16() { return instruction_set() >= InstructionSet::avx512_core_bf16; }

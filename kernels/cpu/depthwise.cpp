@@ -65,6 +65,8 @@ class DepthwiseGradients : public PreparedOp {
     const T* const src = as<T>(pointers[0]);
     const T* const dst = as<T>(pointers[1]);
     float* const sums = as<float>(workspace);  // [block][part][tap, and the bias][map]
+    float* const weights = as<float>(pointers[2]);
+    float* const biases = bias_ ? as<float>(pointers[3]) : nullptr;
 #pragma omp parallel
     {
       std::vector<Pixel> band(static_cast<std::size_t>(lines(band_) * width_));
@@ -72,18 +74,10 @@ class DepthwiseGradients : public PreparedOp {
       for (std::int64_t block = 0; block < blocks_; ++block)
         for (std::int64_t part = 0; part < parts_; ++part)
           sum_part(src, dst, block, part, band.data()->maps, sums + (block * parts_ + part) * kSums);
+#pragma omp for schedule(static)
+      for (std::int64_t block = 0; block < blocks_; ++block)
+        add_parts(sums + block * parts_ * kSums, block, weights + block * kTaps * kMaps, biases);
     }
-    float* const weights = as<float>(pointers[2]);
-    for (std::int64_t block = 0; block < blocks_; ++block)
-      for (std::int64_t i = 0; i < kSums; ++i) {
-        float total = 0;
-        for (std::int64_t part = 0; part < parts_; ++part) total += sums[(block * parts_ + part) * kSums + i];
-        const std::int64_t map = block * kMaps + i % kMaps;
-        if (i < kTaps * kMaps)
-          weights[block * kTaps * kMaps + i] = total;
-        else if (bias_ && map < g_.k)
-          as<float>(pointers[3])[map] = total;
-      }
   }
 
  private:
@@ -132,7 +126,8 @@ class DepthwiseGradients : public PreparedOp {
     }
   }
 
-  static Maps maps_at(const T* p) {
+  template <class Stored>
+  static Maps maps_at(const Stored* p) {
     Maps values;
     load_floats<kMaps>(p, kMaps, values);
     return values;
@@ -165,9 +160,22 @@ class DepthwiseGradients : public PreparedOp {
     (store(sums + Tap * kMaps, own[Tap]), ...);
   }
 
+  /// Adds the sums of a block's parts. `weights` are those of the block, `biases` those of all maps, or null.
+  void add_parts(const float* sums, std::int64_t block, float* weights, float* biases) const {
+    for (std::int64_t tap = 0; tap <= kTaps; ++tap) {
+      Maps total{};
+      for (std::int64_t part = 0; part < parts_; ++part) total += maps_at(sums + part * kSums + tap * kMaps);
+      if (tap < kTaps)
+        store(weights + tap * kMaps, total);
+      else if (biases != nullptr)
+        store_floats<kMaps>(biases + block * kMaps,
+                            static_cast<std::size_t>(std::min<std::int64_t>(kMaps, g_.k - block * kMaps)),
+                            total);
+    }
+  }
+
   void sum_bias(const T* differences, float* sums) const {
-    Maps sum;
-    load(sums, sum);
+    Maps sum = maps_at(sums);
     for (std::int64_t i = 0; i < g_.oh * g_.ow; ++i) sum += maps_at(differences + i * kMaps);
     store(sums, sum);
   }

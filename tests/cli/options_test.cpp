@@ -78,7 +78,7 @@ TEST_CASE("a wrong option is named") {
        "--test-range 'x' is not a range of batches; give a number (6) or the first and the last one (1-5)"},
       {{"--test-range", "-1"}, "--test-range '-1' is not a range of batches"},
       {{"--test-range", "1-99999999999"}, "--test-range '1-99999999999': batch numbers are 0 to 999999999"},
-      {{"--gpu", "x"}, "--gpu expects an integer between 0 and 1023, not 'x'"},
+      {{"--gpu", "x"}, "--gpu expects device numbers, like 0,1 or 0-3, or all, auto or local, not 'x'"},
       {{"--gpu", "0,"}, "--gpu expects an integer between 0 and 1023, not ''"},
       {{"--gpu", "3-0"}, "--gpu has the range '3-0', which ends before it begins; write 0-3, or single"},
       {{"--gpu", "0-1024"}, "--gpu expects an integer between 0 and 1023, not '1024'"},

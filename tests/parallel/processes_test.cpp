@@ -415,6 +415,19 @@ TEST_CASE("processes must have the devices that --hosts counts, each on one host
         "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 4 over all processes");
 }
 
+TEST_CASE("the devices of processes that have the same cores are counted in the order of ranks") {
+  std::vector<DeviceOptions> found(3);
+  run_processes(3, [&](Processes& processes) {
+    DeviceOptions options;
+    options.gpu = processes.rank() == 1 ? "0" : "0-1";
+    found[static_cast<std::size_t>(processes.rank())] = with_devices(options, &processes);
+  });
+  for (const DeviceOptions& options : found) CHECK(options.devices_on_cores == 5);
+  CHECK(found[0].devices_before == 0);
+  CHECK(found[1].devices_before == 2);
+  CHECK(found[2].devices_before == 3);
+}
+
 TEST_CASE("a warning names the first process that has more CPU devices than cores") {
   const auto warning = [](const std::vector<int>& devices_of_processes) {
     std::string text;
