@@ -1,6 +1,8 @@
 // The CUDA backend's devices on the host, for tests: memory is the host's, matrix products are plain loops, a
 // queue does its work at once, but a recording that is played only when somebody waits for it. Kernels,
 // layouts, planning for queues and recordings are the real ones.
+#include "tests/cuda/emulation.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,11 +12,13 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "convnet/base/error.h"
 #include "kernels/cuda/communicator.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
@@ -190,6 +194,16 @@ class Member : public Communicator {
   double seconds_;
 };
 
+/// The kernels that have been started.
+struct Started {
+  std::mutex mutex;
+  std::set<std::type_index> kernels;
+};
+Started& started() {
+  static Started all;
+  return all;
+}
+
 class LoopGemm : public PreparedGemm {
  public:
   explicit LoopGemm(const Gemm& gemm) : g_(gemm) {}
@@ -240,6 +254,10 @@ class LoopGemm : public PreparedGemm {
 
 }  // namespace
 
+void note_kernel(const std::type_info& body) {
+  const std::lock_guard lock(started().mutex);
+  started().kernels.insert(body);
+}
 Stream stream_of(Queue* queue) {
   const auto* ours = dynamic_cast<const HostQueue*>(queue);
   return ours == nullptr ? Stream{} : ours->stream();  // tests have queues of their own
@@ -289,3 +307,12 @@ double measure_peak_flops(int, Precision) { return 1e9; }
 double measure_copy_bandwidth(int) { return 1e9; }
 
 }  // namespace convnet::cuda
+
+namespace convnet::test {
+
+std::set<std::type_index> take_started_kernels() {
+  const std::lock_guard lock(cuda::started().mutex);
+  return std::exchange(cuda::started().kernels, {});
+}
+
+}  // namespace convnet::test
