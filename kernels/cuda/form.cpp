@@ -267,9 +267,12 @@ class Former {
   /// The library may get a bias that is rounded to its type.
   OpForm operator()(const ConvForward& op) const {
     const bool rounds = op.bias && !op.accumulate && product_type_ == DataType::bf16;
-    return of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0});
+    return with_depthwise(of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0}), op.g,
+                          0, depthwise_filter_bytes(op.g, product_type_));
   }
-  OpForm operator()(const ConvBackwardData& op) const { return of_conv(op, op.g, 2, {}); }
+  OpForm operator()(const ConvBackwardData& op) const {
+    return with_depthwise(of_conv(op, op.g, 2, {}), op.g, 2, depthwise_filter_bytes(op.g, product_type_));
+  }
   /// The library may make a gradient that is rounded to its type.
   OpForm operator()(const ConvBackwardWeights& op) const {
     const bool rounds = product_type_ == DataType::bf16;
@@ -277,7 +280,7 @@ class Former {
                           {.weights = rounds ? element_count(op.g.weights()) * size_of(product_type_) : 0,
                            .sums_bias = op.bias});
     form.args[2] = channels_last(form.args[2].dims);
-    return form;
+    return with_depthwise(std::move(form), op.g, 0, depthwise_gradient_bytes(op.g, product_type_, op.bias));
   }
 
  private:
@@ -361,6 +364,14 @@ class Former {
     const std::int64_t columns = Chunks(g.n, windows, kMostColumnBytes).size * windows;
     const std::int64_t library = std::max(library_bytes(seen), aligned(columns) + kMostProductBytes);
     return {std::move(args), ConvAreas(g, extras, library).bytes, {}};
+  }
+
+  /// Makes room for our own kernels where they can do a convolution whose input or its gradient is argument
+  /// `images`.
+  static OpForm with_depthwise(OpForm form, const ConvGeometry& g, std::size_t images, std::int64_t bytes) {
+    if (g.n * g.oh * g.ow > 0 && is_depthwise(g, form.args[images]))
+      form.workspace_bytes = std::max(form.workspace_bytes, bytes);
+    return form;
   }
 
   const LayoutHints& hints_;
