@@ -63,7 +63,10 @@ class LtGemm : public PreparedGemm {
     set(product_, CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     // Peaks are measured without a Tuning: seldom enough for a handle of their own.
     Owned<cublasLtHandle_t, cublasLtDestroy> own;
-    if (context.tuning == nullptr) check(cublasLtCreate(own.put()), "making a handle");
+    if (context.tuning == nullptr) {
+      use_device(context.device);
+      check(cublasLtCreate(own.put()), "making a handle");
+    }
     if (context.tuning == nullptr)
       chosen_ = proposals(own.get()).front();
     else
