@@ -251,7 +251,7 @@ bool connect(int device, int other) {
 void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes == 0) return;
   // The copy runs in a stream of the current device, for which this function waits.
-  for (const std::byte* memory : {src, dst}) {
+  for (const std::byte* memory : {src, static_cast<const std::byte*>(dst)}) {
     cudaPointerAttributes attributes;
     check(cudaPointerGetAttributes(&attributes, memory), "asking where memory is");
     if (attributes.type == cudaMemoryTypeDevice) use_device(attributes.device);

@@ -203,6 +203,14 @@ class Bundle(unittest.TestCase):
         self.assertIn("- PyTorch graph, lenet, batch 2, bf16: printed no figures: no figures today", steps)
         self.assertIn("- PyTorch compile, lenet, batch 2, bf16: ms is no number", steps)
 
+    def test_convolutions_that_cudnn_does_not_do_are_named(self):
+        algorithms = '"algorithms": {"conv1 conv.forward 2": "fused:0", "conv2 conv.backward_data 2": "im2col"}'
+        self.program("bench", f"""echo '{{"ms_per_step": 1.0, "recorded": true, {algorithms}}}'""")
+        code, _ = self.run_script("gpu-speed", "--program", self.path("bench"), "--peer-script", "none", "--output", self.path("out/steps.md"), "--nets", "lenet",
+                                  "--batches", "2", "--precisions", "bf16")
+        self.assertEqual(code, 0, self.said)
+        self.assertIn("- convnet, lenet, batch 2, bf16: cuDNN has no engine, so matrix products compute conv2 conv.backward_data 2\n", self.read("out/steps.md"))
+
     def test_steps_beside_what_is_compiled(self):
         self.program("bin/convnet", CONVNET.replace("bench*)", 'bench*) echo "ours $*" >>"$PIDS"; '))
         with open(self.path("scripts/torch_bench.py"), "w") as file:
@@ -247,9 +255,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 1, self.said)
         self.assertLess(seconds, 17)
         steps = self.read("out/steps.md")
-        self.assertIn("| alexnet-owt | 1024 | bf16 | failed |", steps)
-        self.assertIn("alexnet-owt, batch 1024, bf16: took too long", steps)
-        self.assertIn("- wrn-16-4, batch 1024, bf16 and what comes after: not run", steps)
+        self.assertIn("| resnet50-imagenet | 256 | bf16 | failed |", steps)
+        self.assertIn("resnet50-imagenet, batch 256, bf16: took too long", steps)
+        self.assertIn("- wrn-16-4, batch 256, bf16 and what comes after: not run", steps)
         self.check_no_process_is_left()
 
 
