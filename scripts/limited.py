@@ -27,15 +27,17 @@ class Run:
         return (reasons[:1] or lines[-1:] or ["printed nothing"])[0][:160].replace("|", "/")
 
 
-def run(command, seconds, environment=None):
+def run(command, seconds, environment=None, keep=None):
     """Runs a program. After `seconds` it gets SIGTERM, at which a test program names the case that it runs. A little later it is killed, together
-    with all processes that it has started."""
+    with all processes that it has started. While it runs, its output is in the file `keep`, which stays there if this program is killed."""
     begin = time.monotonic()
     # The output goes to files, because a child that outlives the program would keep pipes open.
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with open(keep, "w+b") if keep else tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True)
         except OSError as error:
+            if keep:
+                os.remove(keep)
             return Run(127, "", str(error), 0)
         code = None
         try:
@@ -44,6 +46,8 @@ def run(command, seconds, environment=None):
             send(process, signal.SIGTERM, LATE / 2)
         finally:
             send(process, signal.SIGKILL, LATE / 2)
+        if keep:
+            os.remove(keep)
         return Run(code, text_of(out), text_of(err), time.monotonic() - begin)
 
 

@@ -251,8 +251,8 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
   measure_peak();
   const double copy_before = machine->measure_copy_bandwidth(device);
   BenchMeasurement m = measure(net, plan, inputs, options.steps);
-  const auto chosen = net.executor().algorithms();
-  m.winograd = std::any_of(chosen.begin(), chosen.end(),
+  m.algorithms = net.executor().algorithms();
+  m.winograd = std::any_of(m.algorithms.begin(), m.algorithms.end(),
                            [](const auto& c) { return c.second.find("winograd") != std::string::npos; });
   m.fed_step =
       net.executor().copies_inputs() ? fed_step(net, plan, inputs, minibatch, std::min(m.steps, 30)) : m.step;

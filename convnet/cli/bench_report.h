@@ -1,6 +1,7 @@
 // The report of `convnet bench`: tables of layers and operations.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ struct BenchMeasurement {
   double primitives = 0;            ///< seconds of the step's library work, each operation run alone
   std::vector<double> peaks;        ///< measured FLOP/s of all cores or of the first GPU
   bool winograd = false;            ///< whether a convolution is computed by Winograd's method
-  double copy = 0;                  ///< measured bytes/s of copying
+  std::map<std::string, std::string> algorithms;  ///< of each product, by its layer, operation and images
+  double copy = 0;                                ///< measured bytes/s of copying
 };
 
 /// Returns the measured part of the report: the step, the machine, a row for each layer and one for each kind

@@ -36,9 +36,13 @@ class CudaBackend : public Backend {
   }
 
   std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    tuning_.free_memory();
     return cuda::allocate_memory(device, bytes);
   }
-  std::int64_t memory_available(int device) const override { return cuda::free_memory(device); }
+  std::int64_t memory_available(int device) const override {
+    tuning_.free_memory();
+    return cuda::free_memory(device);
+  }
   bool on_host() const override { return false; }
 
   double measure_peak_flops(int device) const override {

@@ -227,7 +227,8 @@ struct Channels {
   static constexpr int kWidth = Width;
   View view;
   CONVNET_HD std::int64_t first(std::int64_t i) const { return view.place(i * Width).c; }
-  /// Returns the parameters of the elements' channels. The array begins at a multiple of 16 bytes.
+  /// Returns the parameters of the elements' channels. The array begins at a multiple of the bytes of a
+  /// vector of floats.
   CONVNET_DEVICE Vector<float, Width> parameters(const float* of_channels, std::int64_t c) const {
     if constexpr (Step == 1) {
       return *reinterpret_cast<const Vector<float, Width>*>(of_channels + c);
@@ -262,12 +263,20 @@ std::byte* addend_of(bool sum, std::span<std::byte* const> args, std::size_t ind
 template <class Launch>
 void with_vectors(const View& view, DataType type, const Launch& launch) {
   with_stored_type(type, [&](auto stored) {
-    if ((view.last ? view.c : view.spatial()) % kLanes != 0)
-      launch(Channels<1, 0>{view}, stored);
-    else if (view.last)
-      launch(Channels<kLanes, 1>{view}, stored);
+    constexpr int kTogether = kLoadLanes<decltype(stored)>;
+    const std::int64_t inner = view.last ? view.c : view.spatial();
+    const auto launch_vectors = [&](auto lanes) {
+      if (view.last)
+        launch(Channels<lanes(), 1>{view}, stored);
+      else
+        launch(Channels<lanes(), 0>{view}, stored);
+    };
+    if (inner % kTogether == 0)
+      launch_vectors(std::integral_constant<int, kTogether>{});
+    else if (inner % kLanes == 0)
+      launch_vectors(std::integral_constant<int, kLanes>{});
     else
-      launch(Channels<kLanes, 0>{view}, stored);
+      launch(Channels<1, 0>{view}, stored);
   });
 }
 

@@ -1,4 +1,5 @@
 // Concatenation, its inverse, other selections of maps, and sums of neighbouring features.
+#include <optional>
 #include <stdexcept>
 
 #include "kernels/cuda/activations.h"
@@ -23,6 +24,55 @@ struct Part {
     return whole.index(at.n, to.value, to.rest);
   }
 };
+
+/// Copies a part to its place in the whole tensor, or from there if `Out`: a thread copies Lanes elements.
+template <class T, int Lanes, bool Out>
+struct CopyPart {
+  Part part;  ///< elements are vectors
+  const Vector<T, Lanes>* src;
+  Vector<T, Lanes>* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t in_whole = part.in_whole(i);
+    if constexpr (Out)
+      dst[i] = src[in_whole];
+    else
+      dst[in_whole] = src[i];
+  }
+};
+
+/// Returns the part in vectors of `lanes` elements, if these lie beside each other in both tensors.
+std::optional<Part> in_vectors(const Part& p, std::int64_t lanes) {
+  const auto divides = [&](std::int64_t count) { return count % lanes == 0; };
+  const auto maps = [&](const View& view) { return View(view.n, view.c / lanes, view.h, view.w, true); };
+  const std::int64_t pixels = p.part.spatial();
+  if (p.part.last && p.whole.last && pixels == p.whole.spatial() && divides(p.part.c) && divides(p.whole.c) &&
+      p.offset % (lanes * pixels) == 0)
+    return Part{maps(p.part), maps(p.whole), p.offset / lanes};
+  // The features of an image lie in order.
+  const auto in_order = [](const View& view) { return !view.last || view.spatial() == 1; };
+  const auto flat = [&](const View& view) {
+    return View(view.n, view.c * view.spatial() / lanes, 1, 1, true);
+  };
+  if (in_order(p.part) && in_order(p.whole) && divides(p.part.c * pixels) &&
+      divides(p.whole.c * p.whole.spatial()) && divides(p.offset))
+    return Part{flat(p.part), flat(p.whole), p.offset / lanes};
+  return std::nullopt;
+}
+
+template <bool Out>
+void copy_part(Stream stream, DataType type, const Part& part, const std::byte* src, std::byte* dst) {
+  with_stored_type(type, [&](auto stored) {
+    using T = decltype(stored);
+    constexpr int kTogether = kLoadLanes<T>;
+    if (const auto vectors = in_vectors(part, kTogether))
+      for_each(stream, vectors->part.size(),
+               CopyPart<T, kTogether, Out>{*vectors, reinterpret_cast<const Vector<T, kTogether>*>(src),
+                                           as_vectors<T, kTogether>(dst)});
+    else
+      for_each(stream, part.part.size(),
+               CopyPart<T, 1, Out>{part, reinterpret_cast<const Vector<T, 1>*>(src), as_vectors<T, 1>(dst)});
+  });
+}
 
 /// Copies an element of the result of TakeMaps, or sets it to 0.
 template <class T>
@@ -51,16 +101,11 @@ Prepared prepare(const Concat& op, const OpForm& form, const Context&) {
     offset += features(op.from[k]);
   }
   if (offset != features(op.to)) throw std::logic_error("concat: the inputs do not fill " + to_string(op.to));
-  return std::make_shared<KernelOp>(
-      form, [parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        for (std::size_t k = 0; k < parts.size(); ++k) {
-          const Part part = parts[k];
-          const float* src = as_floats(args[k]);
-          float* dst = as_floats(args.back());
-          for_each(stream, part.part.size(),
-                   [=] CONVNET_DEVICE(std::int64_t i) { dst[part.in_whole(i)] = src[i]; });
-        }
-      });
+  return std::make_shared<KernelOp>(form, [parts, type = form.args.back().type](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      copy_part<false>(stream, type, parts[k], args[k], args.back());
+  });
 }
 
 template <>
@@ -74,14 +119,9 @@ Prepared prepare(const Split& op, const OpForm& form, const Context&) {
     parts.push_back({view_of(form.args[k + 1]), whole, offset});
   }
   return std::make_shared<KernelOp>(
-      form, [parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        for (std::size_t k = 0; k < parts.size(); ++k) {
-          const Part part = parts[k];
-          const float* src = as_floats(args[0]);
-          float* dst = as_floats(args[k + 1]);
-          for_each(stream, part.part.size(),
-                   [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[part.in_whole(i)]; });
-        }
+      form, [parts, type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        for (std::size_t k = 0; k < parts.size(); ++k)
+          copy_part<true>(stream, type, parts[k], args[0], args[k + 1]);
       });
 }
 

@@ -1,6 +1,7 @@
 // Convolutions through cuDNN's graph interface. For every operation, the engines that the library proposes
-// are timed once, and the choice is kept (tuning.h). Only deterministic engines that are not compiled at run
-// time are used. Plans are made on the first device and run on all, which are assumed to be of one kind.
+// are timed once, and our own kernels beside them where there are any; the choice is kept (tuning.h). Only
+// deterministic engines that are not compiled at run time are used. All devices are assumed to be of one
+// kind: they share the choices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 
 #include "convnet/base/clock.h"
 #include "kernels/cuda/conv_edges.h"
+#include "kernels/cuda/conv_library.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/prepare.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
@@ -25,30 +26,35 @@ namespace convnet::cuda {
 struct ChosenConvolution {
   ConvVariant variant;
   std::size_t index = 0;                 ///< index among the variant's candidates
-  std::shared_ptr<const ConvPlan> plan;  ///< null for no images
+  std::shared_ptr<const ConvPlan> plan;  ///< null: our own kernels do it
 };
 
 namespace {
 
 class ConvOp : public PreparedOp {
  public:
-  ConvOp(const OpForm& form, const ConvProblem& problem, const Context& context)
+  /// See prepare_by_library().
+  ConvOp(const OpForm& form, const ConvProblem& problem, const Context& context, const PreparedOp* own)
       : problem_(problem), budget_(form.workspace_bytes) {
     args_ = form.args;
-    if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning, context.device);
+    choose(*context.tuning, context.device, own);
     algorithm_ = chosen_name();
-    workspace_bytes_ = areas(chosen_.variant, chosen_.plan ? chosen_.plan->workspace : 0).bytes;
+    if (has_plan()) workspace_bytes_ = areas(chosen_.variant, chosen_.plan->workspace).bytes;
   }
+  /// Returns whether the library does the convolution; else our own kernels are to do it.
+  bool has_plan() const { return chosen_.plan != nullptr; }
 
   void run(std::span<std::byte* const> p, std::byte* workspace, Queue* queue) const override {
-    run_with(chosen_.plan.get(), chosen_.variant, p, workspace, queue);
+    run_with(*chosen_.plan, chosen_.variant, p, workspace, queue);
   }
 
  private:
   const TensorDesc& images_argument() const {
     return args_.at(problem_.pass == ConvPass::backward_data ? 2 : 0);
   }
-  std::string chosen_name() const { return chosen_.variant.name() + ":" + std::to_string(chosen_.index); }
+  std::string chosen_name() const {
+    return has_plan() ? chosen_.variant.name() + ":" + std::to_string(chosen_.index) : kOwn;
+  }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
   /// The type of the weights or of their gradient, as the library has them.
@@ -68,7 +74,7 @@ class ConvOp : public PreparedOp {
     return {g, extras, library_bytes};
   }
 
-  void run_with(const ConvPlan* plan, const ConvVariant& variant, std::span<std::byte* const> p,
+  void run_with(const ConvPlan& plan, const ConvVariant& variant, std::span<std::byte* const> p,
                 std::byte* workspace, Queue* queue) const {
     const Stream stream = stream_of(queue);
     const ConvGeometry& g = problem_.g;
@@ -78,7 +84,7 @@ class ConvOp : public PreparedOp {
     const bool copies = variant.images != ConvImages::given, in_blocks = variant.images == ConvImages::blocks;
     const std::int64_t side = in_blocks ? g.stride.x : 1;
     const Blocks blocks{side, g.pad}, filter_blocks{side, 0};
-    const ConvAreas at = areas(variant, plan != nullptr ? plan->workspace : 0);
+    const ConvAreas at = areas(variant, plan.workspace);
     std::byte* const image_copy = workspace + at.images;
     std::byte* const weights_copy = workspace + at.weights;
     std::byte* const rest = workspace + at.library;
@@ -98,13 +104,13 @@ class ConvOp : public PreparedOp {
         if (in_blocks)
           to_blocks(stream, type, view(g.weights()), p[1], filter_blocks, view(seen.weights()), weights_copy);
         const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[1], p.back(), fused_bias};
-        if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
+        execute(plan, queue, pointers, rest, problem_.name());
         if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, problem_.relu, type, p.back());
         break;
       }
       case ConvPass::backward_data: {
         const ConvPointers pointers{copies ? image_copy : p[2], p[1], p[0], nullptr};
-        if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
+        execute(plan, queue, pointers, rest, problem_.name());
         if (copies)
           from_blocks(stream, type, view(seen.src()), image_copy, blocks, view_of(images_argument()), type,
                       p[2]);
@@ -113,14 +119,11 @@ class ConvOp : public PreparedOp {
       case ConvPass::backward_weights: {
         const ConvPointers pointers{images_of(p[0]), in_blocks || variant.narrow ? weights_copy : p[2], p[1],
                                     nullptr};
-        if (plan != nullptr)
-          execute(*plan, queue, pointers, rest, problem_.name());
-        else
-          zero_gradient(stream, as_floats(p[2]));
-        if (plan != nullptr && in_blocks)
+        execute(plan, queue, pointers, rest, problem_.name());
+        if (in_blocks)
           from_blocks(stream, weights_type(variant), view(seen.weights()), weights_copy, filter_blocks,
                       view(g.weights()), DataType::f32, p[2]);
-        else if (plan != nullptr && variant.narrow)
+        else if (variant.narrow)
           widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(weights_copy),
                 as_floats(p[2]));
         if (problem_.bias)
@@ -128,14 +131,6 @@ class ConvOp : public PreparedOp {
         break;
       }
     }
-  }
-
-  /// Zeroes the gradient of the weights, which without images is an empty sum.
-  void zero_gradient(Stream stream, float* weights) const {
-    check(cudaMemsetAsync(weights, 0,
-                          static_cast<std::size_t>(element_count(problem_.g.weights())) * sizeof(float),
-                          stream.handle),
-          "zeroing a gradient");
   }
 
   /// Returns whether the library may get the images in this form. The gradient of images with few channels is
@@ -150,7 +145,7 @@ class ConvOp : public PreparedOp {
     return true;
   }
 
-  /// Returns the variants that compute the problem. Those that round a gradient come last.
+  /// Returns the variants that compute the problem.
   std::vector<ConvVariant> variants() const {
     const bool can_fuse =
         problem_.pass == ConvPass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
@@ -168,6 +163,10 @@ class ConvOp : public PreparedOp {
 
   /// Takes the choice that chosen_name() gave this name. Returns false if the library no longer offers it.
   bool take(const std::string& choice, cudnnHandle_t handle) {
+    if (choice == kOwn) {
+      chosen_ = {};
+      return true;
+    }
     for (const ConvVariant& variant : variants()) {
       const std::string prefix = variant.name() + ":";
       if (!choice.starts_with(prefix)) continue;
@@ -207,7 +206,7 @@ class ConvOp : public PreparedOp {
     return found;
   }
 
-  void choose(Tuning& tuning, int device) {
+  void choose(Tuning& tuning, int device, const PreparedOp* own) {
     const std::string key = fmt::format("device {}, workspace {}: {}", device, budget_, problem_.name());
     if (const auto known = tuning.convolution(key)) {
       chosen_ = *known;
@@ -215,29 +214,26 @@ class ConvOp : public PreparedOp {
     }
     Queue& queue = tuning.queue(device);
     const cudnnHandle_t handle = cudnn_of(&queue);
-    const std::string library = "cudnn " + std::to_string(cudnnGetVersion());
     const auto try_them = [&] {
-      const std::unique_ptr<const Trial> trial = trial_of(queue, device, tuning.times());
-      try_candidates(*trial, library);
+      try {
+        try_candidates(Trial(args_, budget_, tuning, queue, device), own);
+      } catch (const NoRoom&) {
+        take_untried(handle, own);
+      }
       return chosen_name();
     };
-    try {
-      if (tuning.times())
-        tuning.choose(
-            problem_.name() + " " + library, [&](const std::string& kept) { return take(kept, handle); },
-            try_them);
-      else
-        try_them();
-      tuning.keep(key, std::make_shared<const ChosenConvolution>(chosen_));
-    } catch (const NoRoom&) {
-      if (!take_untried(handle)) throw;
-    }
+    tuning.choose(
+        problem_.name() + " cudnn " + std::to_string(cudnnGetVersion()),
+        [&](const std::string& kept) { return take(kept, handle); }, try_them);
+    tuning.keep(key, std::make_shared<const ChosenConvolution>(chosen_));
   }
 
-  /// Takes the first proposal that gives a plan, and does not keep the choice, because there is not enough
-  /// memory to time proposals while others use nearly all of it. Does not use graphs with relus, because an
-  /// untried engine may lose NaN. Returns false if there is no such proposal.
-  bool take_untried(cudnnHandle_t handle) {
+  /// Takes our own kernels, or else the first proposal that gives a plan: there is no memory to try any,
+  /// while others use nearly all of it. The choice is kept as any other, so that later runs have the same
+  /// bits. Does not use graphs with relus, because an untried engine may lose NaN.
+  void take_untried(cudnnHandle_t handle, const PreparedOp* own) {
+    chosen_ = {};
+    if (own != nullptr) return;
     for (const ConvVariant& variant : variants()) {
       if (variant.fused && problem_.relu) continue;
       std::vector<Descriptor> found;
@@ -249,36 +245,51 @@ class ConvOp : public PreparedOp {
       for (std::size_t i = 0; i < found.size(); ++i) {
         try {
           chosen_ = {variant, i, plan_of(found[i], variant, handle)};
-          return true;
+          return;
         } catch (const DeviceError&) {
           continue;
         }
       }
     }
-    return false;
   }
 
-  /// Memory of an operation's arguments, with numbers, and the queue where its plans run.
+  /// The error that there is not enough memory to try plans.
+  class NoRoom : public DeviceError {
+    using DeviceError::DeviceError;
+  };
+
+  /// Memory of an operation's arguments, with numbers, and of its workspace, and the queue where its plans
+  /// run.
   class Trial {
    public:
-    Trial(const std::vector<TensorDesc>& args, Queue& queue_of_trial, int device_of_queue, bool times)
-        : queue(queue_of_trial),
-          device(device_of_queue),
-          delay(times ? std::make_unique<Delay>(make_delay(device_of_queue)) : nullptr) {
+    /// Throws NoRoom.
+    Trial(const std::vector<TensorDesc>& args, std::int64_t workspace_bytes, Tuning& tuning_, Queue& queue_,
+          int device)
+        : tuning(tuning_), queue(queue_) {
+      Areas areas;
+      std::vector<std::int64_t> offsets;
       for (const TensorDesc& arg : args) {
-        memory_.push_back(allocate_memory(device, arg.bytes()));
-        pointers.push_back(memory_.back()->data());
-        fill(pointers.size() - 1, kNumbers);
+        bytes_.push_back(arg.bytes());
+        offsets.push_back(areas.add(arg.bytes()));
       }
+      const std::int64_t workspace_area = areas.add(workspace_bytes);
+      try {
+        std::byte* const memory = tuning.arena(device, areas.bytes());
+        for (const std::int64_t offset : offsets) pointers.push_back(memory + offset);
+        workspace = memory + workspace_area;
+        if (tuning.times()) delay = &tuning.delay(device);
+      } catch (const DeviceError& error) {
+        throw NoRoom(error.what());
+      }
+      for (std::size_t i = 0; i < pointers.size(); ++i) fill(i, kNumbers);
     }
     // Bytes that fill arguments of type f32 or bf16. Zeros would be multiplied faster than other numbers.
     static constexpr int kNumbers = 0x3c;  ///< makes every number 0.0115
     static constexpr int kNan = 0xff;
     void fill(std::size_t argument, int byte) const {
-      check(
-          cudaMemsetAsync(pointers.at(argument), byte,
-                          static_cast<std::size_t>(memory_.at(argument)->bytes()), stream_of(&queue).handle),
-          "filling memory");
+      check(cudaMemsetAsync(pointers.at(argument), byte, static_cast<std::size_t>(bytes_.at(argument)),
+                            stream_of(&queue).handle),
+            "filling memory");
     }
     /// Forgets the error of a failed trial, which the next kernel would report again. Throws DeviceError if
     /// the process has lost the device.
@@ -287,53 +298,37 @@ class ConvOp : public PreparedOp {
       check(cudaStreamSynchronize(stream_of(&queue).handle), ("trying " + what).c_str());
     }
 
+    Tuning& tuning;
     Queue& queue;
-    int device;
-    std::unique_ptr<Delay> delay;  ///< null where nothing is timed
+    const Delay* delay = nullptr;  ///< null where nothing is timed
     std::vector<std::byte*> pointers;
+    std::byte* workspace = nullptr;
 
    private:
-    std::vector<std::unique_ptr<DeviceMemory>> memory_;
+    std::vector<std::int64_t> bytes_;
   };
 
-  /// The error that there is not enough memory to try plans.
-  class NoRoom : public DeviceError {
-    using DeviceError::DeviceError;
-  };
-  std::unique_ptr<const Trial> trial_of(Queue& queue, int device, bool times) const {
-    try {
-      return std::make_unique<const Trial>(args_, queue, device, times);
-    } catch (const DeviceError& error) {
-      throw NoRoom(error.what());
-    }
-  }
-
-  /// Takes the fastest plan, or, if nothing is timed, the first that runs.
-  void try_candidates(const Trial& trial, const std::string& library) {
+  /// Takes the fastest plan, or, if nothing is timed, the first that runs. If there is none, or if our own
+  /// kernels are faster, takes these.
+  void try_candidates(const Trial& trial, const PreparedOp* own) {
     const bool times = trial.delay != nullptr;
     const auto start = Clock::now();
-    double best = 0;
-    std::string failure;  // the first one, because the library's best proposals come first
-    bool has_room = true;
+    bool has_choice = own != nullptr;
+    chosen_ = {};
+    if (has_choice && !times) return;
+    double best =
+        !has_choice ? 0 : time([&] { own->run(trial.pointers, trial.workspace, &trial.queue); }, trial, 0);
     const auto attempt = [&](const auto& work) {
       try {
         work();
-      } catch (const DeviceError& error) {
-        if (failure.empty()) failure = error.what();
-        if (dynamic_cast<const NoRoom*>(&error) != nullptr) has_room = false;
+      } catch (const DeviceError&) {
         trial.recover(problem_.name());
       }
     };
     const cudnnHandle_t handle = cudnn_of(&trial.queue);
     for (const ConvVariant& variant : variants()) {
-      // Speed does not decide whether a gradient is rounded.
-      if (chosen_.plan && (!times || (variant.narrow && !chosen_.variant.narrow))) break;
-      // The number of plans that are timed is limited: most of the time the library puts the fastest first.
-      constexpr int kMostIfSlow = 8, kMostTried = 16;
-      constexpr double kSlowFrom = 1;  // seconds of this operation
-      const auto most_tried = [&] {
-        return !times ? 1 : seconds_since(start) < kSlowFrom ? kMostTried : kMostIfSlow;
-      };
+      if (has_choice && !times) break;
+      const auto most_tried = [&] { return trial.tuning.most_tried(seconds_since(start)); };
       std::optional<Descriptor> graph;
       attempt([&] { graph = graph_of(problem_, variant, handle); });
       int tried = 0;
@@ -345,36 +340,24 @@ class ConvOp : public PreparedOp {
           attempt([&] {
             const auto plan = plan_of(*config, variant, handle);
             if (variant.fused && problem_.relu && !keeps_nan(*plan, variant, trial)) return;
-            const double seconds = time(*plan, variant, trial, chosen_.plan ? best : 0);
+            const auto run = [&] { run_with(*plan, variant, trial.pointers, trial.workspace, &trial.queue); };
+            const double seconds = time(run, trial, best);
             ++tried;
-            if (chosen_.plan && seconds >= best) return;
+            if (has_choice && seconds >= best) return;
+            has_choice = true;
             best = seconds;
             chosen_ = {variant, index, plan};
           });
         }
       }
     }
-    if (chosen_.plan) return;
-    if (!has_room) throw NoRoom(problem_.name() + ": " + failure);
-    throw DeviceError(problem_.name() + ": " + library +
-                      " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
-  }
-
-  std::unique_ptr<DeviceMemory> workspace_of(const ConvPlan& plan, const ConvVariant& variant,
-                                             const Trial& trial) const {
-    try {
-      return allocate_memory(trial.device, areas(variant, plan.workspace).bytes);
-    } catch (const DeviceError& error) {
-      throw NoRoom(error.what());
-    }
   }
 
   /// Returns whether NaN in images passes a relu that is part of the graph. Errors must show, and not every
   /// engine obeys the setting of pointwise operations for NaN.
   bool keeps_nan(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial) const {
-    const auto workspace = workspace_of(plan, variant, trial);
     trial.fill(0, Trial::kNan);
-    run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
+    run_with(plan, variant, trial.pointers, trial.workspace, &trial.queue);
     trial.fill(0, Trial::kNumbers);
     wait_for(*trial.queue.mark());
     // Looks at all outputs of the first image: its first window may see nothing but the border.
@@ -389,27 +372,29 @@ class ConvOp : public PreparedOp {
     return kept;
   }
 
-  /// Returns the seconds of a run, or of the first run if nothing is timed. A plan that is much slower than
-  /// `best` seconds is timed only once; `best` is 0 if there is no other plan yet. Throws DeviceError if the
-  /// plan does not run or does not fit into memory.
-  double time(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial, double best) const {
-    const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
+  /// Returns the seconds of `run`, or of its first call if nothing is timed. A run that is much slower than
+  /// `best` seconds is timed only once; `best` is 0 if there is no other yet. Throws DeviceError if it fails.
+  template <class Run>
+  static double time(const Run& run, const Trial& trial, double best) {
+    const int runs = trial.delay != nullptr ? 5 : 0;  // beside the first, which loads the kernels
     constexpr double kHopeless = 1.5;
-    const auto workspace = workspace_of(plan, variant, trial);
     std::vector<double> seconds;
-    for (int run = 0; run <= runs; ++run) {
-      if (trial.delay) trial.delay->put_into(trial.queue);
+    for (int i = 0; i <= runs; ++i) {
+      if (trial.delay != nullptr) trial.delay->put_into(trial.queue);
       const auto begin = trial.queue.mark();
-      run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
+      run();
       const auto end = trial.queue.mark();
       wait_for(*end);
-      if (run > 0 || runs == 0) seconds.push_back(end->seconds_since(*begin));
+      if (i > 0 || runs == 0) seconds.push_back(end->seconds_since(*begin));
       if (best > 0 && !seconds.empty() && seconds.back() > kHopeless * best) break;
     }
     return *std::min_element(seconds.begin(), seconds.end());
   }
   /// Returns the bytes of the form's workspace that are left for the library.
   std::int64_t library_budget(const ConvVariant& variant) const { return budget_ - areas(variant, 0).bytes; }
+
+  /// The choice of our own kernels.
+  static constexpr const char* kOwn = "own";
 
   ConvProblem problem_;
   std::int64_t budget_;  ///< bytes of workspace that the form gives
@@ -420,30 +405,35 @@ class ConvOp : public PreparedOp {
 /// which the library's fast engines want.
 bool lies_plain(const TensorDesc& images) { return !image_view(images).last; }
 
+Prepared prepared(const OpForm& form, const ConvProblem& problem, const Context& context,
+                  const Prepared& own) {
+  auto op = std::make_shared<const ConvOp>(form, problem, context, own.get());
+  return op->has_plan() ? op : nullptr;
+}
+
 }  // namespace
 
-template <>
-Prepared prepare(const ConvForward& op, const OpForm& form, const Context& context) {
-  return std::make_shared<ConvOp>(form,
-                                  ConvProblem{ConvPass::forward, op.g, op.bias, op.relu, op.accumulate,
-                                              lies_plain(form.args[0]), context.precision},
-                                  context);
+Prepared prepare_by_library(const ConvForward& op, const OpForm& form, const Context& context,
+                            const Prepared& own) {
+  return prepared(
+      form,
+      {ConvPass::forward, op.g, op.bias, op.relu, op.accumulate, lies_plain(form.args[0]), context.precision},
+      context, own);
 }
 
-template <>
-Prepared prepare(const ConvBackwardData& op, const OpForm& form, const Context& context) {
-  return std::make_shared<ConvOp>(form,
-                                  ConvProblem{ConvPass::backward_data, op.g, false, false, false,
-                                              lies_plain(form.args[2]), context.precision},
-                                  context);
+Prepared prepare_by_library(const ConvBackwardData& op, const OpForm& form, const Context& context,
+                            const Prepared& own) {
+  return prepared(
+      form, {ConvPass::backward_data, op.g, false, false, false, lies_plain(form.args[2]), context.precision},
+      context, own);
 }
 
-template <>
-Prepared prepare(const ConvBackwardWeights& op, const OpForm& form, const Context& context) {
-  return std::make_shared<ConvOp>(form,
-                                  ConvProblem{ConvPass::backward_weights, op.g, op.bias, false, false,
-                                              lies_plain(form.args[0]), context.precision},
-                                  context);
+Prepared prepare_by_library(const ConvBackwardWeights& op, const OpForm& form, const Context& context,
+                            const Prepared& own) {
+  return prepared(
+      form,
+      {ConvPass::backward_weights, op.g, op.bias, false, false, lies_plain(form.args[0]), context.precision},
+      context, own);
 }
 
 }  // namespace convnet::cuda

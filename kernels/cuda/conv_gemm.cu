@@ -1,4 +1,5 @@
-// Convolutions as matrix products: every window becomes a row of a matrix. Used where there is no cuDNN.
+// Convolutions as matrix products: every window becomes a row of a matrix. Used where nothing else can do a
+// convolution.
 #include <type_traits>
 
 #include "kernels/cuda/activations.h"
@@ -157,7 +158,7 @@ struct Columns {
 Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, form);
+  if (g.n * g.oh * g.ow == 0) return prepare_empty(op, form);
   const DataType type = form.args[0].type;
   const Columns w(g, form.args[0], type, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
@@ -185,13 +186,14 @@ Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Cont
           products[i].run(queue, columns, p[1], dst, workspace + product_area);
           add_bias_relu(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
         }
-      });
+      },
+      "im2col");
 }
 
 Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, form);
+  if (g.n * g.oh * g.ow == 0) return prepare_empty(op, form);
   const Columns w(g, form.args[2], DataType::f32, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
   Gemm gemm;
@@ -206,7 +208,8 @@ Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const
   const std::int64_t columns_area = areas.add(w.bytes());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   return std::make_shared<ProductOp>(
-      form, areas.bytes(), [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+      form, areas.bytes(),
+      [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         for (std::int64_t i = 0; i < w.chunks.count; ++i) {
           const std::byte* diff_dst = p[0] + w.chunks.begin(i) * w.out_bytes;
           std::byte* diff_src = p[2] + w.chunks.begin(i) * w.in_bytes;
@@ -214,13 +217,14 @@ Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const
           products[i].run(queue, diff_dst, p[1], columns, workspace + product_area);
           if (w.copied) w.sum(stream_of(queue), i, columns, diff_src);
         }
-      });
+      },
+      "im2col");
 }
 
 Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, form);
+  if (g.n * g.oh * g.ow == 0) return prepare_empty(op, form);
   const Columns w(g, form.args[0], form.args[0].type, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
   Gemm gemm;
@@ -246,22 +250,8 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, co
           products[i].run(queue, diff_dst, columns, p[2], workspace + product_area);
         }
         if (bias) bias_sums.run(stream_of(queue), w.type, p[1], workspace + sums_area, as_floats(p[3]));
-      });
+      },
+      "im2col");
 }
-
-#if !defined(CONVNET_CUDNN)  // else they are conv_cudnn.cpp's
-template <>
-Prepared prepare(const ConvForward& op, const OpForm& form, const Context& context) {
-  return prepare_in_chunks(op, form, context, kMostColumnBytes);
-}
-template <>
-Prepared prepare(const ConvBackwardData& op, const OpForm& form, const Context& context) {
-  return prepare_in_chunks(op, form, context, kMostColumnBytes);
-}
-template <>
-Prepared prepare(const ConvBackwardWeights& op, const OpForm& form, const Context& context) {
-  return prepare_in_chunks(op, form, context, kMostColumnBytes);
-}
-#endif
 
 }  // namespace convnet::cuda

@@ -198,6 +198,21 @@ struct SquaresOfPart {
   }
 };
 
+/// The gradient of a multinomial cost of a softmax.
+template <class T>
+struct SoftmaxLogregGradient {
+  ClassTargetReader targets;
+  std::int64_t c;
+  float coeff;
+  const float* probs;
+  T* diff;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Quotient image = divide(i, c);
+    const ClassTarget target = targets.at(image.value);
+    diff[i] = stored_as<T>(coeff * target.weight * (probs[i] - target.of(image.rest)));
+  }
+};
+
 }  // namespace
 
 template <>
@@ -234,16 +249,14 @@ Prepared prepare(const LogregBackward& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const SoftmaxLogregBackward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [op, type = form.args.back().type](Stream stream, std::span<std::byte* const> args,
+                                               std::byte* workspace) {
         const ClassTargetReader targets = target_reader(stream, op.targets, op.c, args[0], workspace);
-        const float* probs = as_floats(args[1]);
-        float* diff = as_floats(args[2]);
-        const std::int64_t c = op.c;
-        const float coeff = op.coeff;
-        for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient image = divide(i, c);
-          const ClassTarget target = targets.at(image.value);
-          diff[i] = coeff * target.weight * (probs[i] - target.of(image.rest));
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, op.n * op.c,
+                   SoftmaxLogregGradient<T>{targets, op.c, op.coeff, as_floats(args[1]),
+                                            reinterpret_cast<T*>(args[2])});
         });
       });
 }

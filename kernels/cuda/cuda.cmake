@@ -5,7 +5,7 @@ set(cuda_code -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels
-  bias concat cost batch_norm conv_edges elementwise eltwise image inner_product load local norm pool
+  bias concat cost batch_norm conv_edges conv_gemm depthwise elementwise eltwise image inner_product load local norm pool
   random softmax update)
 list(TRANSFORM cuda_kernels PREPEND cuda/)
 list(TRANSFORM cuda_kernels APPEND .cu)
@@ -22,9 +22,9 @@ function(find_optional name library work instead)
 endfunction()
 
 find_optional(CUDNN cudnn "convolutions" "are matrix products")
-set(convolutions cuda/conv_gemm.cu)
+set(convolutions cuda/no_cudnn.cpp)
 if(CONVNET_CUDNN)
-  list(APPEND convolutions cuda/conv_cudnn.cpp cuda/cudnn_graph.cpp)
+  set(convolutions cuda/conv_cudnn.cpp cuda/cudnn_graph.cpp)
 endif()
 
 find_optional(NCCL nccl "messages between GPUs of several processes" "pass through the hosts")
@@ -34,7 +34,7 @@ if(CONVNET_NCCL)
 endif()
 
 add_library(convnet_cuda OBJECT
-  ${cuda_kernels} ${convolutions} ${communicators} cuda/backend.cpp cuda/gemm.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
+  ${cuda_kernels} ${convolutions} ${communicators} cuda/backend.cpp cuda/conv.cpp cuda/gemm.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
 # CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
 set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF UNITY_BUILD OFF)
 target_compile_options(convnet_cuda PRIVATE

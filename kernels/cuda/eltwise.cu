@@ -13,11 +13,55 @@ void check_inputs(const OpDesc& op, std::int64_t inputs) {
   if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
 }
 
-Sources<float> sources_of(std::span<std::byte* const> args) {
-  Sources<float> sources;
+Sources<std::byte> sources_of(std::span<std::byte* const> args) {
+  Sources<std::byte> sources;
   for (std::byte* arg : args) sources.add(arg);
   return sources;
 }
+
+/// The maximum of several tensors.
+template <class T>
+struct Maximum {
+  Sources<std::byte> sources;
+  std::byte* dst;
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(std::int64_t i) const {
+    Vector<float, Lanes> best = Numbers<T, Lanes>(sources.from[0])[i];
+    for (int k = 1; k < sources.count; ++k) {
+      const Vector<float, Lanes> v = Numbers<T, Lanes>(sources.from[k])[i];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane)
+        best.lane[lane] = beats(v.lane[lane], best.lane[lane]) ? v.lane[lane] : best.lane[lane];
+    }
+    Numbers<T, Lanes>(dst).set(i, best);
+  }
+};
+
+/// The gradient of input `index` of a maximum. The first one of equal inputs gets it.
+template <class T>
+struct MaximumBackward {
+  Sources<std::byte> sources;
+  int index;
+  std::byte *diff_dst, *diff_src;
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(std::int64_t i) const {
+    const Vector<float, Lanes> own = Numbers<T, Lanes>(sources.from[index])[i];
+    Vector<float, Lanes> diff = Numbers<T, Lanes>(diff_dst)[i];
+    for (int k = 0; k < sources.count; ++k) {
+      if (k == index) continue;
+      const Vector<float, Lanes> other = Numbers<T, Lanes>(sources.from[k])[i];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) {
+        const bool wins =
+            k < index ? beats(own.lane[lane], other.lane[lane]) : !beats(other.lane[lane], own.lane[lane]);
+        diff.lane[lane] = wins ? diff.lane[lane] : 0.0F;
+      }
+    }
+    Numbers<T, Lanes>(diff_src).set(i, diff);
+  }
+};
 
 /// Checks the number of inputs of a maximum: one launch reads all of them.
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
@@ -149,20 +193,15 @@ Prepared prepare(const EltwiseSum& op, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const EltwiseMax& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form,
-                                    [inputs = count_inputs(op, op.inputs), count = element_count(op.dims)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
-                                      const Sources<float> sources = sources_of(args.first(inputs));
-                                      float* dst = as_floats(args.back());
-                                      for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-                                        float best = sources.from[0][i];
-                                        for (int k = 1; k < sources.count; ++k) {
-                                          const float v = sources.from[k][i];
-                                          best = beats(v, best) ? v : best;
-                                        }
-                                        dst[i] = best;
-                                      });
-                                    });
+  return std::make_shared<KernelOp>(
+      form, [inputs = count_inputs(op, op.inputs), count = element_count(op.dims), type = form.args[0].type](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_elements<kLoadLanes<T>>(stream, count, args,
+                                      Maximum<T>{sources_of(args.first(inputs)), args.back()});
+        });
+      });
 }
 
 template <>
@@ -171,18 +210,13 @@ Prepared prepare(const EltwiseMaxBackward& op, const OpForm& form, const Context
   if (op.index < 0 || op.index >= op.inputs)
     throw std::logic_error("eltmax: no input " + std::to_string(op.index));
   return std::make_shared<KernelOp>(
-      form, [inputs, index = static_cast<int>(op.index), count = element_count(op.dims)](
-                Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const Sources<float> sources = sources_of(args.first(inputs));
-        const float* diff_dst = as_floats(args[inputs]);
-        float* diff_src = as_floats(args[inputs + 1]);
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-          const float own = sources.from[index][i];
-          bool wins = true;
-          // The first one of equal inputs wins.
-          for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
-          for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
-          diff_src[i] = wins ? diff_dst[i] : 0.0F;
+      form, [inputs, index = static_cast<int>(op.index), count = element_count(op.dims),
+             type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_elements<kLoadLanes<T>>(
+              stream, count, args,
+              MaximumBackward<T>{sources_of(args.first(inputs)), index, args[inputs], args[inputs + 1]});
         });
       });
 }

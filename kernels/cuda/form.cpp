@@ -42,7 +42,7 @@ class Former {
 
   // Operations on vectors: all arguments are plain.
 
-  template <one_of<SoftmaxForward, SoftmaxBackward, AverageViews, CrossentBackward, SoftmaxCrossentBackward,
+  template <one_of<SoftmaxBackward, AverageViews, CrossentBackward, SoftmaxCrossentBackward,
                    BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels, CopyRuns, SumRuns,
                    GroupSumForward, GroupSumBackward, BatchNormTrack, AnyNonFinite, Average>
                 Op>
@@ -52,9 +52,19 @@ class Former {
   OpForm operator()(const LogregForward& op) const {
     return own(argument_tensors(op), cost_table_bytes(kLogregColumns, op.n) + class_weight_bytes(op.targets));
   }
-  template <one_of<LogregBackward, SoftmaxLogregBackward> Op>
-  OpForm operator()(const Op& op) const {
+  OpForm operator()(const LogregBackward& op) const {
     return own(argument_tensors(op), class_weight_bytes(op.targets));
+  }
+  /// A product makes what goes into a softmax, and reads its gradient: both have the product's type.
+  OpForm operator()(const SoftmaxForward& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0].type = hinted_type(hints_, 0);
+    return own(std::move(args));
+  }
+  OpForm operator()(const SoftmaxLogregBackward& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args.back().type = product_type_;
+    return own(std::move(args), class_weight_bytes(op.targets));
   }
   OpForm operator()(const CrossentForward& op) const { return of_costs(op, kCrossentColumns, op.n); }
   OpForm operator()(const BinaryCostForward& op) const { return of_costs(op, kBinaryCostColumns, op.n); }
@@ -81,11 +91,11 @@ class Former {
   OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(hints_, 0)); }
   OpForm operator()(const EltwiseMax& op) const {
     check_sources(op_name(op) + ": ", op.inputs, "inputs");
-    return alike(op, op.dims, DataType::f32);
+    return alike(op, op.dims, common_type());
   }
   OpForm operator()(const EltwiseMaxBackward& op) const {
     check_sources(op_name(op) + ": ", op.inputs, "inputs");
-    return alike(op, op.dims, DataType::f32);
+    return alike(op, op.dims, common_type());
   }
   OpForm operator()(const EltwiseProduct& op) const {
     return op.by_map ? of_maps(op, op.dims) : alike(op, op.dims, hinted_type(hints_, 0));
@@ -136,7 +146,8 @@ class Former {
   template <one_of<Concat, Split> Op>
   OpForm operator()(const Op& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
-    for (std::size_t i = 0; i < args.size(); ++i) args[i] = hinted_or_preferred(args[i].dims, i);
+    for (std::size_t i = 0; i < args.size(); ++i)
+      args[i] = hinted_or_preferred(args[i].dims, i, common_type());
     return own(std::move(args));
   }
   OpForm operator()(const TakeMaps& op) const {
@@ -267,9 +278,12 @@ class Former {
   /// The library may get a bias that is rounded to its type.
   OpForm operator()(const ConvForward& op) const {
     const bool rounds = op.bias && !op.accumulate && product_type_ == DataType::bf16;
-    return of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0});
+    return with_depthwise(of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0}), op.g,
+                          0, depthwise_filter_bytes(op.g, product_type_));
   }
-  OpForm operator()(const ConvBackwardData& op) const { return of_conv(op, op.g, 2, {}); }
+  OpForm operator()(const ConvBackwardData& op) const {
+    return with_depthwise(of_conv(op, op.g, 2, {}), op.g, 2, depthwise_filter_bytes(op.g, product_type_));
+  }
   /// The library may make a gradient that is rounded to its type.
   OpForm operator()(const ConvBackwardWeights& op) const {
     const bool rounds = product_type_ == DataType::bf16;
@@ -277,7 +291,7 @@ class Former {
                           {.weights = rounds ? element_count(op.g.weights()) * size_of(product_type_) : 0,
                            .sums_bias = op.bias});
     form.args[2] = channels_last(form.args[2].dims);
-    return form;
+    return with_depthwise(std::move(form), op.g, 0, depthwise_gradient_bytes(op.g, product_type_, op.bias));
   }
 
  private:
@@ -290,6 +304,17 @@ class Former {
   /// Returns the same in the type that it is stored in.
   TensorDesc activation(const Dims& dims, std::size_t index) const {
     return hinted_or_preferred(dims, index, hinted_type(hints_, index));
+  }
+  /// Returns the type of operations that copy numbers: bf16 if all arguments that exist have it, so that no
+  /// number is rounded.
+  DataType common_type() const {
+    bool any = false, all = true;
+    for (const std::optional<TensorDesc>& hint : hints_) {
+      if (!hint) continue;
+      any = true;
+      all = all && hint->type == DataType::bf16;
+    }
+    return any && all ? DataType::bf16 : DataType::f32;
   }
   /// Gives all arguments one layout: channels last, or plain if one is hinted plain. That one may be a flat
   /// vector that is read as maps and has no other layout.
@@ -361,6 +386,14 @@ class Former {
     const std::int64_t columns = Chunks(g.n, windows, kMostColumnBytes).size * windows;
     const std::int64_t library = std::max(library_bytes(seen), aligned(columns) + kMostProductBytes);
     return {std::move(args), ConvAreas(g, extras, library).bytes, {}};
+  }
+
+  /// Makes room for our own kernels where they can do a convolution whose input or its gradient is argument
+  /// `images`.
+  static OpForm with_depthwise(OpForm form, const ConvGeometry& g, std::size_t images, std::int64_t bytes) {
+    if (g.n * g.oh * g.ow > 0 && is_depthwise(g, form.args[images]))
+      form.workspace_bytes = std::max(form.workspace_bytes, bytes);
+    return form;
   }
 
   const LayoutHints& hints_;

@@ -1,6 +1,6 @@
 // Runs kernel bodies on a stream. A body is a functor over an index. If this file is compiled as plain C++
-// (tests/cuda), bodies run in a few threads of the host: everything but the launch itself is tested without a
-// GPU, and the thread sanitizer finds data races.
+// (tests/cuda), bodies run in a few threads of the host, when the emulated stream comes to them: everything
+// but the launch itself is tested without a GPU, and the thread sanitizer finds data races.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <thread>
+#include <typeinfo>
 #include <vector>
 #endif
 
@@ -198,25 +199,35 @@ class Team {
   int rank_;
 };
 
+/// Tells tests that a kernel is started (tests/cuda/emulation.h).
+void note_kernel(const std::type_info& body);
+
 template <class Body>
 void for_each(Stream stream, std::int64_t count, const Body& body) {
-  const int threads = stream.threads ? kWorkers : 1;
-  on_threads(threads, [&](int rank) {
-    for (std::int64_t i = 0; i < count; ++i)
-      if (worker_of(i, threads) == rank) body(i);
+  if (count <= 0) return;
+  note_kernel(typeid(Body));
+  put(stream, [count, body, threads = stream.threads ? kWorkers : 1] {
+    on_threads(threads, [&](int rank) {
+      for (std::int64_t i = 0; i < count; ++i)
+        if (worker_of(i, threads) == rank) body(i);
+    });
   });
 }
 
 template <class Body>
 void for_teams(Stream stream, std::int64_t count, const Body& body) {
+  if (count <= 0) return;
+  note_kernel(typeid(Body));
   const int teams = stream.threads ? kTeams : 1, members = stream.threads ? kMembers : 1;
-  std::deque<Team::Meeting> meetings;
-  for (int i = 0; i < teams; ++i) meetings.emplace_back(members);
-  on_threads(teams * members, [&](int thread) {
-    const int mine = thread / members;
-    const Team team(meetings[static_cast<std::size_t>(mine)], thread % members);
-    for (std::int64_t i = 0; i < count; ++i)
-      if (worker_of(i, teams) == mine) body(team, i);
+  put(stream, [count, body, teams, members] {
+    std::deque<Team::Meeting> meetings;
+    for (int i = 0; i < teams; ++i) meetings.emplace_back(members);
+    on_threads(teams * members, [&](int thread) {
+      const int mine = thread / members;
+      const Team team(meetings[static_cast<std::size_t>(mine)], thread % members);
+      for (std::int64_t i = 0; i < count; ++i)
+        if (worker_of(i, teams) == mine) body(team, i);
+    });
   });
 }
 

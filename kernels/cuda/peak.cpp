@@ -1,4 +1,6 @@
 // Measures how fast a GPU is, for benchmarks and predictions.
+#include "kernels/cuda/peak.h"
+
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -6,7 +8,7 @@
 #include "convnet/base/median.h"
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
 namespace convnet::cuda {
@@ -29,12 +31,13 @@ double seconds_of(Queue& queue, const Work& work) {
 
 /// Fills memory with numbers from 0.5 to 1 of both signs. Equal numbers, or zeros, switch fewer transistors,
 /// so that the clock would be higher than in training.
-void fill_with_numbers(Queue& queue, DataType type, std::byte* memory, std::int64_t bytes) {
+void fill_with_numbers(Queue& queue, DataType type, std::byte* memory, std::int64_t bytes,
+                       std::uint32_t seed) {
   // The sign and the mantissa are random, of one f32 number or of two of bf16.
   const std::uint32_t random = type == DataType::bf16 ? 0x807F807FU : 0x807FFFFFU;
   const std::uint32_t exponent = type == DataType::bf16 ? 0x3F003F00U : 0x3F000000U;
   std::vector<std::uint32_t> block(std::size_t{1} << 20);
-  std::mt19937 bits(1);
+  std::mt19937 bits(seed);
   for (std::uint32_t& word : block) word = (static_cast<std::uint32_t>(bits()) & random) | exponent;
   const auto size = static_cast<std::int64_t>(block.size() * sizeof block[0]);
   for (std::int64_t at = 0; at < bytes; at += size)
@@ -43,22 +46,33 @@ void fill_with_numbers(Queue& queue, DataType type, std::byte* memory, std::int6
 
 }  // namespace
 
+PeakProduct::PeakProduct(Queue& queue, int device, Precision precision, std::int64_t side)
+    : queue_(queue), side_(side), type_(product_type(precision)) {
+  Areas areas;
+  const std::int64_t matrix = side * side * size_of(type_);
+  a_ = areas.add(matrix), b_ = areas.add(matrix), c_ = areas.add(matrix);
+  memory_ = allocate_memory(device, areas.bytes());
+  fill_with_numbers(queue, type_, memory_->data() + a_, matrix, 1);
+  fill_with_numbers(queue, type_, memory_->data() + b_, matrix, 2);
+  Gemm gemm;
+  gemm.alignment = kArgumentAlignment;
+  gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = side;
+  gemm.factors = gemm.result = type_;
+  product_ = prepare_gemm(gemm, {precision, device, nullptr});
+  workspace_ = allocate_memory(device, product_->workspace_bytes());
+}
+
+void PeakProduct::run() const {
+  std::byte* const memory = memory_->data();
+  product_->run(&queue_, memory + a_, memory + b_, memory + c_, workspace_->data());
+}
+
+#if !defined(CONVNET_CUDA_EMULATED)  // loops of the host would take minutes
 double measure_peak_flops(int device, Precision precision) {
   constexpr std::int64_t kSide = 8192;
   const auto queue = make_stream_queue(device);
-  const auto memory = allocate_memory(device, 3 * kSide * kSide * size_of(DataType::f32));
-  auto* a = as_floats(memory->data());
-  auto *b = a + kSide * kSide, *c = b + kSide * kSide;
-  Gemm gemm;
-  gemm.alignment = kArgumentAlignment;
-  gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = kSide;
-  const Context context{precision, device, nullptr};
-  gemm.factors = gemm.result = product_type(precision);
-  fill_with_numbers(*queue, gemm.factors, memory->data(), 2 * kSide * kSide * size_of(DataType::f32));
-  const auto product = prepare_gemm(gemm, context);
-  const auto workspace = allocate_memory(device, product->workspace_bytes());
-  const double seconds = seconds_of(*queue, [&] { product->run(queue.get(), a, b, c, workspace->data()); });
-  return 2.0 * kSide * kSide * kSide / seconds;
+  const PeakProduct product(*queue, device, precision, kSide);
+  return product.flops() / seconds_of(*queue, [&] { product.run(); });
 }
 
 double measure_copy_bandwidth(int device) {
@@ -68,5 +82,6 @@ double measure_copy_bandwidth(int device) {
   const double seconds = seconds_of(*queue, [&] { queue->copy(to->data(), from->data(), kBytes); });
   return 2.0 * kBytes / seconds;
 }
+#endif
 
 }  // namespace convnet::cuda

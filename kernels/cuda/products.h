@@ -12,9 +12,11 @@ class ProductOp : public PreparedOp {
  public:
   using Work = std::function<void(Queue*, std::span<std::byte* const> args, std::byte* workspace)>;
   /// `workspace_bytes` is not more than the form's.
-  ProductOp(const OpForm& form, std::int64_t workspace_bytes, Work work) : work_(std::move(work)) {
+  ProductOp(const OpForm& form, std::int64_t workspace_bytes, Work work, std::string algorithm = "own")
+      : work_(std::move(work)) {
     args_ = form.args;
     workspace_bytes_ = workspace_bytes;
+    algorithm_ = std::move(algorithm);
   }
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
     work_(queue, pointers, workspace);

@@ -68,6 +68,12 @@ class StreamQueue : public Queue {
     dependent_launch_ = wanted != nullptr && std::string_view(wanted) == "on" && major >= 9;
   }
 
+  StreamQueue(const StreamQueue&) = delete;
+  StreamQueue& operator=(const StreamQueue&) = delete;
+  /// The libraries' handles belong to the device that was current when they were made, and want it to be
+  /// current again.
+  ~StreamQueue() override { static_cast<void>(cudaSetDevice(device_)); }
+
   std::shared_ptr<const Mark> mark() override { return std::make_shared<EventMark>(stream()); }
   void wait(const Mark& mark) override {
     check(cudaStreamWaitEvent(stream(), dynamic_cast<const EventMark&>(mark).event(), 0),
@@ -244,6 +250,12 @@ bool connect(int device, int other) {
 
 void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes == 0) return;
+  // The copy runs in a stream of the current device, for which this function waits.
+  for (const std::byte* memory : {src, static_cast<const std::byte*>(dst)}) {
+    cudaPointerAttributes attributes;
+    check(cudaPointerGetAttributes(&attributes, memory), "asking where memory is");
+    if (attributes.type == cudaMemoryTypeDevice) use_device(attributes.device);
+  }
   check(cudaMemcpy(dst, src, static_cast<std::size_t>(bytes), cudaMemcpyDefault), "copying memory");
   // From pageable memory the call may come back before the device has everything.
   check(cudaStreamSynchronize(cudaStreamLegacy), "copying memory");

@@ -2,6 +2,8 @@
 // CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, synchronously.
 #pragma once
 
+#include <functional>
+
 #include "kernels/backend.h"
 
 #if !defined(CONVNET_CUDA_EMULATED)
@@ -11,9 +13,14 @@
 namespace convnet::cuda {
 
 #if defined(CONVNET_CUDA_EMULATED)
+struct EmulatedLine;
 struct Stream {
   bool threads = false;  ///< kernels run in several threads
+  int device = 0;
+  EmulatedLine* line = nullptr;  ///< the queue's work; null: work is done at once
 };
+/// Puts a kernel or a copy into a stream.
+void put(const Stream& stream, std::function<void()> work);
 #else
 struct Stream {
   cudaStream_t handle = nullptr;

@@ -198,6 +198,37 @@ inline std::int64_t window_bytes(const ConvGeometry& g, const View& image, DataT
   return copies_windows(g, image) ? g.oh * g.ow * g.c * g.filter.area() * size_of(type) : 0;
 }
 
+/// Returns whether our own kernels for depthwise convolutions (depthwise.h) can do it, whose input or its
+/// gradient is `images`.
+inline bool is_depthwise(const ConvGeometry& g, const TensorDesc& images) {
+  return g.groups > 1 && g.groups == g.c && g.groups == g.k && image_view(images).last;
+}
+/// Returns the bytes of the copy of the filters that the kernels make.
+inline std::int64_t depthwise_filter_bytes(const ConvGeometry& g, DataType type) {
+  return aligned(element_count(g.weights()) * size_of(type));
+}
+/// The pieces of the outputs of all images for which the gradients of filters are summed separately.
+struct DepthwisePieces {
+  DepthwisePieces(const ConvGeometry& g, DataType type) {
+    constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
+    constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a piece: float sums of more lose digits
+    const std::int64_t outputs = g.n * g.oh * g.ow, lanes = kLoadBytes / size_of(type);
+    const std::int64_t sums = g.filter.area() * (g.c % lanes == 0 ? g.c / lanes : g.c);
+    // All threads together are less than 2^31, which they are for any tensor that fits into memory.
+    size = std::clamp(outputs * sums / kThreads, kFewest, kMost);
+    count = (outputs + size - 1) / size;
+  }
+  std::int64_t size, count;
+};
+inline std::int64_t depthwise_gradient_bytes(const ConvGeometry& g, DataType type, bool bias) {
+  const std::int64_t pieces = DepthwisePieces(g, type).count, weights = element_count(g.weights());
+  Areas areas;
+  areas.add_floats(pieces * weights);
+  areas.add(sum_rows_bytes(pieces, weights));
+  areas.add(bias ? sum_rows_bytes(g.n * g.oh * g.ow, g.k) : 0);
+  return areas.bytes();
+}
+
 /// Returns by how many pixels the last window hangs over the far border.
 inline std::int64_t overhang(const WindowLine& line) {
   return std::max<std::int64_t>(0, line.end() - line.pixels);

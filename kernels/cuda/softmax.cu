@@ -7,30 +7,42 @@
 #include "kernels/functors.h"
 
 namespace convnet::cuda {
+namespace {
+
+/// y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
+template <class T>
+struct Softmax {
+  std::int64_t c;
+  const T* src;
+  float* dst;
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
+    const T* x = src + image * c;
+    float* y = dst + image * c;
+    float largest = -INFINITY;
+    for (std::int64_t i = team.rank(); i < c; i += team.size())
+      largest = to_float(x[i]) > largest ? to_float(x[i]) : largest;
+    largest = team.max(largest);
+    float sum = 0;
+    for (std::int64_t i = team.rank(); i < c; i += team.size()) {
+      y[i] = std::exp(to_float(x[i]) - largest);
+      sum += y[i];
+    }
+    const float inverse = 1 / team.sum(sum);
+    for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
+  }
+};
+
+}  // namespace
 
 template <>
 Prepared prepare(const SoftmaxForward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(
-      form, [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        // y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
-        for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
-          const float* x = src + image * c;
-          float* y = dst + image * c;
-          float largest = -INFINITY;
-          for (std::int64_t i = team.rank(); i < c; i += team.size())
-            largest = x[i] > largest ? x[i] : largest;
-          largest = team.max(largest);
-          float sum = 0;
-          for (std::int64_t i = team.rank(); i < c; i += team.size()) {
-            y[i] = std::exp(x[i] - largest);
-            sum += y[i];
-          }
-          const float inverse = 1 / team.sum(sum);
-          for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
-        });
-      });
+  return std::make_shared<KernelOp>(form, [n = op.n, c = op.c, type = form.args[0].type](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      for_teams(stream, n, Softmax<T>{c, reinterpret_cast<const T*>(args[0]), as_floats(args[1])});
+    });
+  });
 }
 
 template <>

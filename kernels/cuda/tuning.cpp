@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "convnet/base/clock.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file_lock.h"
 #include "convnet/base/output_file.h"
@@ -15,6 +16,11 @@ namespace convnet::cuda {
 namespace {
 
 constexpr std::int64_t kDelayBytes = std::int64_t{256} << 20;  // too much for caches
+
+// Limits of most_tried(): seconds of an operation, and of all operations of a process, and what is then
+// tried.
+constexpr double kLong = 1, kTooLong = 3, kLongInAll = 90;
+constexpr int kMost = 16, kFewer = 8, kFewest = 2;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -37,8 +43,6 @@ std::string file_name(std::string device) {
 
 }  // namespace
 
-Delay make_delay(int device) { return Delay(allocate_memory(device, kDelayBytes)); }
-
 Tuning::Tuning(const std::string& device) : times_(environment("CONVNET_TUNING") != "off") {
   if (const std::string folder = cache_folder(); !folder.empty()) path_ = folder + "/" + file_name(device);
   read();
@@ -51,6 +55,10 @@ void Tuning::choose(const std::string& operation, const std::function<bool(const
     return found != choices_.end() && take(found->second);
   };
   const std::lock_guard lock(choosing_);
+  if (!times_) {
+    time();
+    return;
+  }
   if (accepted()) return;
   std::optional<FileLock> others;
   if (!path_.empty()) {
@@ -61,8 +69,38 @@ void Tuning::choose(const std::string& operation, const std::function<bool(const
     read();
     if (accepted()) return;
   }
-  choices_[operation] = time();
+  const auto start = Clock::now();
+  const std::string chosen = time();
+  seconds_ += seconds_since(start);
+  choices_[operation] = chosen;
   write();
+}
+
+int Tuning::most_tried(double seconds) const {
+  if (!times_) return 1;
+  if (seconds_ + seconds > kLongInAll) return kFewest;
+  return seconds < kLong ? kMost : seconds < kTooLong ? kFewer : kFewest;
+}
+
+const Delay& Tuning::delay(int device) {
+  const auto found = delays_.find(device);
+  if (found != delays_.end()) return found->second;
+  return delays_.emplace(device, Delay(allocate_memory(device, kDelayBytes))).first->second;
+}
+
+std::byte* Tuning::arena(int device, std::int64_t bytes) {
+  std::unique_ptr<DeviceMemory>& memory = arenas_[device];
+  if (!memory || memory->bytes() < bytes) {
+    memory.reset();
+    memory = allocate_memory(device, bytes);
+  }
+  return memory->data();
+}
+
+void Tuning::free_memory() {
+  const std::lock_guard lock(choosing_);
+  delays_.clear();
+  arenas_.clear();
 }
 
 std::shared_ptr<const ChosenConvolution> Tuning::convolution(const std::string& key) const {
@@ -83,7 +121,7 @@ Queue& Tuning::queue(int device) {
     auto made = make_stream_queue(device);
     if (times_) {
       constexpr int kWarmUp = 100;
-      const Delay delay = make_delay(device);
+      const Delay delay(allocate_memory(device, kDelayBytes));
       for (int i = 0; i < kWarmUp; ++i) delay.put_into(*made);
       wait_for(*made->mark());
     }

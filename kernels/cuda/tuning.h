@@ -12,9 +12,6 @@
 
 namespace convnet::cuda {
 
-/// Makes a delay for timing candidates on a device.
-Delay make_delay(int device);
-
 /// A choice for a convolution with its plan; conv_cudnn.cpp defines it.
 struct ChosenConvolution;
 
@@ -29,12 +26,16 @@ class Tuning {
   /// Returns whether operations choose by timing. If $CONVNET_TUNING is "off", as in tests of correctness,
   /// they take the library's first proposal, and nothing is kept.
   bool times() const { return times_; }
+  /// Returns how many candidates of an operation are worth timing: most of the time the library puts the
+  /// fastest first. `seconds` is the time that this operation has taken so far. They become fewer when it, or
+  /// all operations of the process together, have taken long.
+  int most_tried(double seconds) const;
 
   /// Calls `take` with the choice that is kept for `operation`, a text that describes everything that matters
   /// for its speed. If there is none, or if `take` returns false, calls `time` and keeps the choice that it
   /// returns. The file is locked meanwhile, so that all threads and processes use the choice of the one that
   /// timed first. A file that cannot be written is no error; the next run then chooses again. Throws what
-  /// `time` throws.
+  /// `time` throws. If nothing is timed, calls `time` alone. One thread at a time is in `time`.
   void choose(const std::string& operation, const std::function<bool(const std::string& choice)>& take,
               const std::function<std::string()>& time);
 
@@ -47,16 +48,29 @@ class Tuning {
   /// clock is raised.
   Queue& queue(int device);
 
+  /// Returns a delay for timing candidates on a device. For `time` of choose() alone.
+  const Delay& delay(int device);
+  /// Returns the arguments and the workspaces of candidates: at least `bytes` of a device, valid until the
+  /// next call for the device. For `time` of choose() alone. Candidates have as much memory as the operation
+  /// will have, or none at all, so that what is chosen does not depend on how much is free. Throws
+  /// DeviceError if there is not enough.
+  std::byte* arena(int device, std::int64_t bytes);
+  /// Frees the memory of delays and arenas.
+  void free_memory();
+
  private:
   void read();
   void write() const;
 
   std::string path_;  ///< empty: nothing is kept
   bool times_;
+  double seconds_ = 0;  ///< that all calls of `time` have taken
   std::mutex choosing_, making_queues_;
   mutable std::mutex keeping_;
   std::map<std::string, std::string> choices_;
   std::map<int, std::unique_ptr<Queue>> queues_;
+  std::map<int, Delay> delays_;
+  std::map<int, std::unique_ptr<DeviceMemory>> arenas_;
   std::map<std::string, std::shared_ptr<const ChosenConvolution>> convolutions_;
 };
 

@@ -1,4 +1,5 @@
 // Checks what the program prints, and which files it leaves.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -413,6 +414,14 @@ TEST_CASE("bench --json measures the step and its layers") {
   CHECK(spread.at("min") <= spread.at("mean"));
   CHECK(spread.at("mean") <= spread.at("p95"));  // of three steps the longest
   CHECK(spread.at("p95") >= result.at("ms_per_step"));
+  const nlohmann::json algorithms = result.at("algorithms");
+  const auto known = [&](const std::string& operation) {
+    return std::any_of(algorithms.items().begin(), algorithms.items().end(), [&](const auto& item) {
+      return item.key().starts_with(operation) && !item.value().template get<std::string>().empty();
+    });
+  };
+  CHECK(known("conv1 conv.forward"));
+  CHECK(known("fc10 inner_product.backward_weights"));
   CHECK(result.at("recorded").is_null());  // as on all devices without queues
   CHECK(result.at("images_per_s").get<double>() == Approx(32e3 / result.at("ms_per_step").get<double>()));
   std::vector<std::string> layers;

@@ -1,7 +1,6 @@
 // Operations whose activations are stored as bf16, beside the CPU's in fp32 on the same (rounded) numbers.
-#include "kernels/cuda/layout.h"
 #include "tests/catch.h"
-#include "tests/cuda/both_backends.h"
+#include "tests/cuda/run_prepared.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -41,6 +40,22 @@ TEST_CASE("inner products of bf16 numbers", "[cuda]") {
   }
 }
 
+TEST_CASE("a softmax reads bf16 numbers, and its gradient is bf16", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  const SoftmaxForward forward{5, 13};
+  const TensorDesc logits{{5, 13}, DataType::bf16, nullptr};
+  const auto softmax = backend->prepare(forward, {logits, std::nullopt});
+  CHECK(softmax->args()[0].type == DataType::bf16);
+  CHECK(softmax->args()[1].type == DataType::f32);
+  const std::vector<Values> inputs = stored_inputs(forward, *softmax);
+  CHECK(relative_error(run_prepared(*backend, forward, *softmax, inputs)[1], run_plain(forward, inputs)[1]) <
+        1e-6);
+  CHECK(backend->prepare(forward, LayoutHints(2))->args()[0].type == DataType::f32);
+  const SoftmaxLogregBackward backward{5, 13, 0.7F};
+  const auto gradient = backend->prepare(backward, LayoutHints(arguments(backward).size()));
+  CHECK(gradient->args().back().type == DataType::bf16);
+}
+
 TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers", "[cuda]") {
   const auto cuda = make_cuda_backend(Precision::bf16);
   for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{2, 8, 7, 5}}) {
@@ -49,6 +64,8 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     check(NeuronBackward{{NeuronKind::relu}, dims}, {}, 1);
     check(Accumulate{dims});
     check(EltwiseSum{dims, {1, -0.5F, 2}});
+    check(EltwiseMax{dims, 3});
+    for (const std::int64_t index : {0, 1, 2}) check(EltwiseMaxBackward{dims, 3, index});
     const Values variance(static_cast<std::size_t>(dims[1]), 0.7);
     check(BatchNormMoments{dims});
     check(BatchNormForward{dims, 1e-3F, true}, {{}, {}, variance});

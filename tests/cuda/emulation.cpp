@@ -1,6 +1,10 @@
 // The CUDA backend's devices on the host, for tests: memory is the host's, matrix products are plain loops, a
-// queue does its work at once, but a recording that is played only when somebody waits for it. Kernels,
-// layouts, planning for queues and recordings are the real ones.
+// queue does its work at once, but a recording that is played, and what comes after it, only when somebody
+// waits for it. Kernels, layouts and planning for queues are the real ones. A recording consists of kernels
+// and copies with the arguments that they had when they were recorded, as CUDA graphs do, and what these
+// forbid while work is recorded is an error here, too.
+#include "tests/cuda/emulation.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,11 +14,13 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "convnet/base/error.h"
 #include "kernels/cuda/communicator.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
@@ -44,74 +50,184 @@ class Memory : public DeviceMemory {
   std::int64_t bytes_;
 };
 
+/// The device that the thread has made the current one.
+thread_local int current_device = 0;
+
+}  // namespace
+
+/// Work of several queues that is being recorded, in an order in which it can be done.
+struct Capture {
+  std::vector<std::function<void()>> work;
+  std::map<const EmulatedLine*, std::size_t> put;  ///< the pieces of work of each queue
+  std::vector<EmulatedLine*> lines;                ///< that take part
+  bool ended = false;
+};
+
+namespace {
+
+/// The capture of the thread; null while it records nothing.
+thread_local Capture* capturing = nullptr;
+
+[[noreturn]] void refuse(const std::string& what) { throw std::logic_error("emulated device: " + what); }
+
+/// Throws if work is being recorded. CUDA would refuse the call, or do it once and not record it.
+void check_not_recording(const char* what) {
+  if (capturing != nullptr) refuse(std::string(what) + " while work is recorded");
+}
+
+}  // namespace
+
 /// A queue's pending work, in order. Marks share it because they may outlive the queue.
-struct Line {
+struct EmulatedLine {
   std::deque<std::function<void()>> waiting;
   std::size_t done = 0;
-  bool working = false;
+  std::shared_ptr<Capture> capture;  ///< in which the queue takes part
+  /// The recorded work, by queue, that comes before whatever the queue records next.
+  std::map<const EmulatedLine*, std::size_t> before;
 
   void do_until(std::size_t count) {
-    if (working) return;
     while (done < count && !waiting.empty()) {
       const std::function<void()> next = std::move(waiting.front());
       waiting.pop_front();
       ++done;
-      working = true;
-      try {
-        next();
-      } catch (...) {
-        working = false;
-        throw;
-      }
-      working = false;
+      next();
     }
   }
   /// Returns the value of `done` once everything requested so far is complete.
-  std::size_t end() const { return working ? done : done + waiting.size(); }
+  std::size_t end() const { return done + waiting.size(); }
+
+  void put(std::function<void()> work) {
+    if (capture) {
+      capture->work.push_back(std::move(work));
+      before[this] = ++capture->put[this];
+    } else if (waiting.empty()) {
+      check_not_recording("work is put into a queue that is not recorded");
+      work();
+    } else {
+      check_not_recording("work is put into a queue that is not recorded");
+      waiting.push_back(std::move(work));
+    }
+  }
 };
+
+void put(const Stream& stream, std::function<void()> work) {
+  if (stream.line == nullptr) return work();
+  if (stream.device != current_device)
+    refuse("a kernel for device " + std::to_string(stream.device) + " is started while device " +
+           std::to_string(current_device) + " is the thread's current one");
+  stream.line->put(std::move(work));
+}
+
+namespace {
 
 class Time : public Mark {
  public:
-  explicit Time(std::shared_ptr<Line> line) : line_(std::move(line)), until_(line_->end()) {}
+  explicit Time(std::shared_ptr<EmulatedLine> line)
+      : line_(std::move(line)), until_(line_->end()), capture_(line_->capture), before_(line_->before) {}
   bool reached() const override {
+    check_not_recording("a mark is asked for");
+    if (capture_) refuse("a mark of recorded work is asked for");
     line_->do_until(until_);
     return true;
   }
   double seconds_since(const Mark& earlier) const override {
-    return std::chrono::duration<double>(at_ - dynamic_cast<const Time&>(earlier).at_).count();
+    const auto& other = dynamic_cast<const Time&>(earlier);
+    if (capture_ || other.capture_) refuse("recorded work is timed");
+    return std::chrono::duration<double>(at_ - other.at_).count();
+  }
+  /// Makes a queue wait for this.
+  void hold(EmulatedLine& line) const {
+    if (capture_) {
+      if (capture_->ended) refuse("a queue waits for a mark of a recording that has ended");
+      if (!line.capture) {
+        if (!line.waiting.empty()) refuse("a queue with pending work is recorded");
+        line.capture = capture_;
+        capture_->lines.push_back(&line);
+      }
+      for (const auto& [queue, count] : before_) line.before[queue] = std::max(line.before[queue], count);
+      return;
+    }
+    if (line.capture) refuse("recorded work waits for work outside of the recording");
+    const auto wait = [awaited = line_, until = until_] { awaited->do_until(until); };
+    if (line.waiting.empty())
+      wait();
+    else if (line_.get() != &line)
+      line.waiting.push_back(wait);
   }
 
  private:
-  std::shared_ptr<Line> line_;
+  std::shared_ptr<EmulatedLine> line_;
   std::size_t until_;
+  std::shared_ptr<Capture> capture_;  ///< null: it is a mark of work that is done, not recorded
+  std::map<const EmulatedLine*, std::size_t> before_;
   std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now();
 };
 
 class HostQueue : public Queue {
  public:
-  explicit HostQueue(bool threads) : stream_{threads} {}
-  Stream stream() const { return stream_; }
-  std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(line_); }
-  void wait(const Mark& mark) override {
-    if (line_->waiting.empty()) static_cast<void>(mark.reached());
+  HostQueue(int device, bool threads) : device_(device), threads_(threads) {}
+  /// Returns the stream, and makes its device the current one of the thread, as launches require.
+  Stream stream() const {
+    use_device(device_);
+    return {threads_, device_, line_.get()};
   }
+  EmulatedLine& line() const { return *line_; }
+  std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(line_); }
+  void wait(const Mark& mark) override { dynamic_cast<const Time&>(mark).hold(*line_); }
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) override {
-    copy_memory(dst, src, bytes);
+    if (bytes > 0) line_->put([=] { std::copy_n(src, bytes, dst); });
   }
   void later(std::function<void()> work) { line_->waiting.push_back(std::move(work)); }
 
  private:
-  Stream stream_;
-  std::shared_ptr<Line> line_ = std::make_shared<Line>();
+  int device_;
+  bool threads_;
+  std::shared_ptr<EmulatedLine> line_ = std::make_shared<EmulatedLine>();
 };
 
-class Again : public Recording {
+class Recorded : public Recording {
  public:
-  explicit Again(std::function<void()> submit) : submit_(std::move(submit)) {}
-  void play(Queue& queue) const override { dynamic_cast<HostQueue&>(queue).later(submit_); }
+  explicit Recorded(std::vector<std::function<void()>> work)
+      : work_(std::make_shared<const std::vector<std::function<void()>>>(std::move(work))) {}
+  void play(Queue& queue) const override {
+    check_not_recording("a recording is played");
+    for (std::size_t i = 0; i < work_->size(); ++i)
+      dynamic_cast<HostQueue&>(queue).later([work = work_, i] { (*work)[i](); });
+  }
 
  private:
-  std::function<void()> submit_;
+  std::shared_ptr<const std::vector<std::function<void()>>> work_;
+};
+
+/// A capture by this thread, from the beginning of its first queue on.
+class Capturing {
+ public:
+  explicit Capturing(HostQueue& first) : first_(first.line()) {
+    if (capturing != nullptr) refuse("a recording in a recording");
+    first_.capture = capture_;
+    capture_->lines.push_back(&first_);
+    capturing = capture_.get();
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+  ~Capturing() {
+    capturing = nullptr;
+    capture_->ended = true;
+    for (EmulatedLine* line : capture_->lines) {
+      line->capture.reset();
+      line->before.clear();
+    }
+  }
+  /// Throws if the first queue does not wait for the end of all recorded work.
+  std::vector<std::function<void()>> take() {
+    for (const auto& [line, count] : capture_->put)
+      if (first_.before[line] < count) refuse("a recording ends before all of its work");
+    return std::move(capture_->work);
+  }
+
+ private:
+  std::shared_ptr<Capture> capture_ = std::make_shared<Capture>();
+  EmulatedLine& first_;
 };
 
 /// Messages between processes that are threads of one program. As with NCCL, a message waits for its other
@@ -179,8 +295,10 @@ class Member : public Communicator {
  public:
   Member(std::shared_ptr<Meeting> meeting, int rank, double seconds)
       : meeting_(std::move(meeting)), rank_(rank), seconds_(seconds) {}
-  void exchange(Queue&, std::span<const Piece> pieces) override {
-    meeting_->exchange(rank_, pieces, seconds_);
+  void exchange(Queue& queue, std::span<const Piece> pieces) override {
+    put(stream_of(&queue),
+        [meeting = meeting_, rank = rank_, seconds = seconds_,
+         all = std::vector<Piece>(pieces.begin(), pieces.end())] { meeting->exchange(rank, all, seconds); });
   }
   std::string failure() const override { return ""; }
 
@@ -189,6 +307,16 @@ class Member : public Communicator {
   int rank_;
   double seconds_;
 };
+
+/// The kernels that have been started.
+struct Started {
+  std::mutex mutex;
+  std::set<std::type_index> kernels;
+};
+Started& started() {
+  static Started all;
+  return all;
+}
 
 class LoopGemm : public PreparedGemm {
  public:
@@ -201,34 +329,36 @@ class LoopGemm : public PreparedGemm {
     return terms == 0 ? 0 : terms <= kSmall ? 4 : kMostProductBytes;
   }
   using PreparedGemm::run;
-  void run(Queue*, const std::byte* a, const std::byte* b, std::byte* c,
+  void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* workspace) const override {
     check_aligned(g_, {a, b, c}, workspace);
-    with_stored_type(g_.factors, [&](auto factor) {
-      with_stored_type(g_.result, [&](auto result) {
-        multiply(reinterpret_cast<const decltype(factor)*>(a), reinterpret_cast<const decltype(factor)*>(b),
-                 reinterpret_cast<decltype(result)*>(c));
+    put(stream_of(queue), [g = g_, a, b, c] {
+      with_stored_type(g.factors, [&](auto factor) {
+        with_stored_type(g.result, [&](auto result) {
+          multiply(g, reinterpret_cast<const decltype(factor)*>(a),
+                   reinterpret_cast<const decltype(factor)*>(b), reinterpret_cast<decltype(result)*>(c));
+        });
       });
     });
   }
 
  private:
   template <class Factor, class Result>
-  void multiply(const Factor* a, const Factor* b, Result* c) const {
+  static void multiply(const Gemm& g, const Factor* a, const Factor* b, Result* c) {
     const auto number = [](auto v) { return static_cast<double>(to_float(v)); };
-    std::vector<double> row(static_cast<std::size_t>(g_.n));
-    for (std::int64_t batch = 0; batch < g_.batch; ++batch, a += g_.a_step, b += g_.b_step, c += g_.c_step) {
-      for (std::int64_t m = 0; m < g_.m; ++m) {
+    std::vector<double> row(static_cast<std::size_t>(g.n));
+    for (std::int64_t batch = 0; batch < g.batch; ++batch, a += g.a_step, b += g.b_step, c += g.c_step) {
+      for (std::int64_t m = 0; m < g.m; ++m) {
         std::fill(row.begin(), row.end(), 0.0);
-        for (std::int64_t k = 0; k < g_.k; ++k) {
-          const double left = number(g_.trans_a ? a[k * g_.lda + m] : a[m * g_.lda + k]);
-          for (std::int64_t n = 0; n < g_.n; ++n)
+        for (std::int64_t k = 0; k < g.k; ++k) {
+          const double left = number(g.trans_a ? a[k * g.lda + m] : a[m * g.lda + k]);
+          for (std::int64_t n = 0; n < g.n; ++n)
             row[static_cast<std::size_t>(n)] +=
-                left * number(g_.trans_b ? b[n * g_.ldb + k] : b[k * g_.ldb + n]);
+                left * number(g.trans_b ? b[n * g.ldb + k] : b[k * g.ldb + n]);
         }
-        for (std::int64_t n = 0; n < g_.n; ++n) {
-          Result& out = c[m * g_.ldc + n];
-          const double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? number(out) : 0);
+        for (std::int64_t n = 0; n < g.n; ++n) {
+          Result& out = c[m * g.ldc + n];
+          const double value = row[static_cast<std::size_t>(n)] + (g.accumulate ? number(out) : 0);
           out = stored_as<Result>(static_cast<float>(value));
         }
       }
@@ -240,6 +370,10 @@ class LoopGemm : public PreparedGemm {
 
 }  // namespace
 
+void note_kernel(const std::type_info& body) {
+  const std::lock_guard lock(started().mutex);
+  started().kernels.insert(body);
+}
 Stream stream_of(Queue* queue) {
   const auto* ours = dynamic_cast<const HostQueue*>(queue);
   return ours == nullptr ? Stream{} : ours->stream();  // tests have queues of their own
@@ -248,24 +382,32 @@ int count_devices(std::string&) { return kDevices; }
 std::string device_name(int) { return "emulated"; }
 std::int64_t free_memory(int) { return std::int64_t{1} << 34; }
 std::unique_ptr<DeviceMemory> allocate_memory(int, std::int64_t bytes) {
+  check_not_recording("memory is allocated");
   return std::make_unique<Memory>(bytes);
 }
-std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes) { return std::make_unique<Memory>(bytes); }
+std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes) {
+  check_not_recording("memory is allocated");
+  return std::make_unique<Memory>(bytes);
+}
 /// Threads are slow: those of the last device are there for tests of single operations.
 std::unique_ptr<Queue> make_stream_queue(int device) {
-  return std::make_unique<HostQueue>(device == kDevices - 1);
+  return std::make_unique<HostQueue>(device, device == kDevices - 1);
 }
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit) {
   for (const Queue* queue : queues) {
-    if (queue == nullptr)
-      throw std::logic_error("emulated device: a queue that is to be recorded is missing");
+    if (queue == nullptr) refuse("a queue that is to be recorded is missing");
   }
-  return std::make_unique<Again>(submit);
+  Capturing recording(dynamic_cast<HostQueue&>(*queues[0]));
+  submit();
+  return std::make_unique<Recorded>(recording.take());
 }
 /// The even and the odd devices reach each other: both kinds of copies between devices are tested.
 bool connect(int device, int other) { return device % 2 == other % 2; }
-void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) { std::copy_n(src, bytes, dst); }
-void use_device(int) {}
+void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) {
+  check_not_recording("a copy is waited for");
+  std::copy_n(src, bytes, dst);
+}
+void use_device(int device) { current_device = device; }
 std::shared_ptr<const PreparedGemm> prepare_gemm(const Gemm& gemm, const Context&) {
   return std::make_shared<LoopGemm>(gemm);
 }
@@ -289,3 +431,12 @@ double measure_peak_flops(int, Precision) { return 1e9; }
 double measure_copy_bandwidth(int) { return 1e9; }
 
 }  // namespace convnet::cuda
+
+namespace convnet::test {
+
+std::set<std::type_index> take_started_kernels() {
+  const std::lock_guard lock(cuda::started().mutex);
+  return std::exchange(cuda::started().kernels, {});
+}
+
+}  // namespace convnet::test

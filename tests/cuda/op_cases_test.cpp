@@ -1,13 +1,22 @@
 // Every case of the table that the tests of all backends share, on both backends: a test case for each
 // operation, so that one that breaks the process hides no other. Those that cuDNN does have the tag [cudnn].
+// With $CONVNET_CASES = "smallest", as under tools that make a GPU a hundred times slower, only those of
+// smallest_cases.h run.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
+#include "tests/cuda/smallest_cases.h"
 #include "tests/every_case.h"
+#if defined(CONVNET_CUDA_EMULATED)
+#include "tests/cuda/emulation.h"
+#endif
 
 using namespace convnet::test;
 
@@ -108,13 +117,79 @@ const std::vector<OpCase>& table() {
   return cases;
 }
 
+std::vector<const OpCase*> cases_of(const std::string& operation) {
+  std::vector<const OpCase*> cases;
+  for (const OpCase& c : table())
+    if (op_name(c.op) == operation) cases.push_back(&c);
+  return cases;
+}
+
+bool only_smallest() {
+  const char* const text = std::getenv("CONVNET_CASES");
+  return text != nullptr && std::string(text) == "smallest";
+}
+
+#if defined(CONVNET_CUDA_EMULATED)
+std::int64_t elements(const OpCase& c) {
+  std::int64_t sum = 0;
+  for (const Argument& arg : arguments(c.op)) sum += element_count(arg.dims);
+  return sum;
+}
+
+/// Returns the cases, by their place, that reach a kernel which no smaller one reaches.
+std::vector<int> smallest(const std::vector<const OpCase*>& cases,
+                          const std::vector<std::set<std::type_index>>& kernels) {
+  std::vector<int> order(cases.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return elements(*cases[at(a)]) < elements(*cases[at(b)]); });
+  std::set<std::type_index> reached;
+  std::vector<int> kept;
+  for (const int i : order) {
+    const std::size_t before = reached.size();
+    reached.insert(kernels[at(i)].begin(), kernels[at(i)].end());
+    if (reached.size() > before) kept.push_back(i);
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+/// Returns the row of smallest_cases.h.
+std::string row_of(const std::string& operation, const std::vector<int>& cases) {
+  std::string text = "{\"" + operation + "\", {";
+  for (std::size_t i = 0; i < cases.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(cases[i]);
+  return text + "}},";
+}
+#endif
+
 template <std::size_t Index>
 void check_operation() {
   BothBackends backends;
-  const int every = every_case();
-  int number = 0;
-  for (const OpCase& c : table())
-    if (op_name(c.op) == kOperations[Index] && number++ % every == 0) backends.check(c);
+  const std::string operation = kOperations[Index];
+  const std::vector<const OpCase*> cases = cases_of(operation);
+  if (only_smallest()) {
+    if (const auto found = smallest_cases().find(operation); found != smallest_cases().end())
+      for (const int i : found->second) backends.check(*cases.at(static_cast<std::size_t>(i)));
+    return;
+  }
+  const auto every = static_cast<std::size_t>(every_case());
+#if defined(CONVNET_CUDA_EMULATED)
+  std::vector<std::set<std::type_index>> kernels;
+  take_started_kernels();
+#endif
+  for (std::size_t i = 0; i < cases.size(); i += every) {
+    backends.check(*cases[i]);
+#if defined(CONVNET_CUDA_EMULATED)
+    kernels.push_back(take_started_kernels());
+#endif
+  }
+#if defined(CONVNET_CUDA_EMULATED)
+  if (every > 1) return;
+  const auto found = smallest_cases().find(operation);
+  CHECK(row_of(operation, found == smallest_cases().end() ? std::vector<int>{} : found->second) ==
+        row_of(operation, smallest(cases, kernels)));
+#endif
 }
 
 /// Adds a test case for an operation, as TEST_CASE does.

@@ -19,6 +19,19 @@ inline LayoutHints hints_for(const OpDesc& op, bool last) {
   return hints;
 }
 
+/// Returns test_values() for the arguments that the operation reads, rounded to the types in which it has
+/// them; nothing for the others.
+inline std::vector<Values> stored_inputs(const OpDesc& op, const PreparedOp& prepared) {
+  std::vector<Values> inputs;
+  for (const Argument& arg : arguments(op)) {
+    const TensorDesc& tensor = prepared.args()[inputs.size()];
+    const Values values = test_values(tensor.dims, static_cast<std::uint32_t>(inputs.size() + 1));
+    inputs.push_back(arg.access == Access::write ? Values{}
+                                                 : unpacked(packed(values, tensor.type), tensor.type));
+  }
+  return inputs;
+}
+
 /// Runs an operation and returns the values of all its arguments. Those that it reads held `inputs` before,
 /// or where these end test_values() of their index; its workspace held NaN. They begin `skipped` elements
 /// behind the beginning of their memory; the function checks that the memory before and behind them is

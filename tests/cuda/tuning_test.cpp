@@ -1,6 +1,7 @@
 // The file in which choices that were made by timing are kept. Needs no device.
 #include "kernels/cuda/tuning.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -117,4 +118,49 @@ TEST_CASE("timing can be switched off") {
   CHECK(Tuning("x").times());
   const Setting off("CONVNET_TUNING", "off");
   CHECK_FALSE(Tuning("x").times());
+}
+
+TEST_CASE("trials share one memory, which is freed for others") {
+  const TempFolder folder;
+  const Setting cache("CONVNET_CACHE", folder.path()), tuning_on("CONVNET_TUNING", "");
+  Tuning tuning("x");
+  std::byte* const small = tuning.arena(0, 1000);
+  CHECK(tuning.arena(0, 1000) == small);
+  CHECK(tuning.arena(0, 10) == small);
+  CHECK(tuning.arena(1, 1000) != small);
+  std::byte* const large = tuning.arena(0, 1 << 20);
+  std::fill_n(large, 1 << 20, std::byte{1});  // all of it is there
+  CHECK(tuning.arena(0, 1000) == large);
+  const Delay* const delay = &tuning.delay(0);
+  CHECK(&tuning.delay(0) == delay);
+  tuning.free_memory();
+  CHECK(tuning.arena(0, 1000)[999] == std::byte{0});
+}
+
+TEST_CASE("fewer candidates are tried where timing them takes long") {
+  const TempFolder folder;
+  const Setting cache("CONVNET_CACHE", folder.path()), tuning_on("CONVNET_TUNING", "");
+  const Tuning tuning("x");
+  CHECK(tuning.most_tried(0) == 16);
+  CHECK(tuning.most_tried(1.5) == 8);
+  CHECK(tuning.most_tried(4) == 2);
+  CHECK(tuning.most_tried(100) == 2);
+  const Setting off("CONVNET_TUNING", "off");
+  CHECK(Tuning("x").most_tried(0) == 1);
+}
+
+TEST_CASE("where nothing is timed, nothing is kept") {
+  const TempFolder folder;
+  const Setting cache("CONVNET_CACHE", folder.path()), off("CONVNET_TUNING", "off");
+  Tuning tuning("x");
+  const auto refused = [](const std::string&) -> bool { throw std::logic_error("nothing is kept"); };
+  for (int i = 0; i < 2; ++i) {
+    bool called = false;
+    tuning.choose("conv", refused, [&] {
+      called = true;
+      return "a";
+    });
+    CHECK(called);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
 }

@@ -70,13 +70,7 @@ TEST_CASE("convolutions agree with the CPU in every way of doing them", "[cuda][
             if (prepared->algorithm() != choice) continue;  // the library does not do that
             INFO(op.name() << " " << to_string(precision) << " " << choice);
             seen.insert(op.name() + " " + way + images + rounded);
-            std::vector<Values> inputs;
-            for (std::size_t i = 0; i < arguments(op).size(); ++i) {
-              const TensorDesc& tensor = prepared->args()[i];
-              inputs.push_back(
-                  unpacked(packed(test_values(tensor.dims, static_cast<std::uint32_t>(i + 1)), tensor.type),
-                           tensor.type));
-            }
+            const std::vector<Values> inputs = stored_inputs(op, *prepared);
             const Results actual = run_prepared(*backend, op, *prepared, inputs);
             const Results expected = run_plain(op, inputs);
             for (std::size_t i = 0; i < actual.size(); ++i)

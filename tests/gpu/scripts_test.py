@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ FAILS = """case "$*" in
   *) echo some passed ;;
 esac"""
 HANGS = "trap '' TERM\necho $$ >\"$PIDS\"\nsleep 1000 & echo $! >>\"$PIDS\"\nwhile :; do wait; done"
-SANITIZER = "echo \"$@\"\ncase \"$*\" in *racecheck*) exit 9 ;; esac"
+SANITIZER = "echo \"$@\"\necho $CONVNET_CASES >\"$PIDS\"\ncase \"$*\" in *racecheck*) exit 9 ;; esac"
 PEER = """import sys
 variant = sys.argv[sys.argv.index("--variant") + 1]
 print("a warning")
@@ -100,6 +101,40 @@ class Bundle(unittest.TestCase):
         self.assertTrue(os.path.exists(self.path("out/tuning-stand-in.json")))
         self.check_no_process_is_left()
 
+    def test_a_run_that_is_killed_leaves_what_it_knows(self):
+        self.program("bin/cuda_gpu_test", FAILS)
+        self.program("bin/agreement_test", "case \"$*\" in *first*) ;; --list*) echo a case ;; *) echo half of it; echo $$ >\"$PIDS\"; exec sleep 1000 ;; esac")
+        environment = dict(os.environ, PIDS=self.path("pids"))
+        run = subprocess.Popen([sys.executable, self.path("scripts/gpu-check"), "all", self.path("out/a.md"), "--seconds", "100"], env=environment,
+                               stdout=subprocess.DEVNULL)
+        for _ in range(300):
+            time.sleep(0.1)
+            if os.path.exists(self.path("pids")):
+                break
+        run.kill()
+        run.wait()
+        os.kill(int(self.read("pids")), signal.SIGKILL)
+        report = self.read("out/a.md")
+        self.assertIn("| steps of four nets in three precisions, recorded and not | passed |", report)
+        self.assertIn("| – broken, [badly] | FAILED (42) |", report)
+        self.assertRegex(report, r"\| steps of lenet, .* beside the CPU \| running \|")
+        self.assertIn("illegal access", self.read("out/a.log"))
+        left = [name for name in os.listdir(self.path("out")) if "-running-" in name]
+        self.assertEqual([self.read(f"out/{name}") for name in left], ["half of it\n"])
+
+    def test_parts_share_the_time(self):
+        self.program("bin/layers_test", HANGS)
+        with open(self.path("scripts/torch_bench.py"), "w") as file:
+            file.write(COMPILED)
+        code, seconds = self.run_script("gpu-check", "all", self.path("out/a.md"), "--seconds", "60")
+        self.assertEqual(code, 1, self.said)
+        self.assertLess(seconds, 62)
+        report = self.read("out/a.md")
+        self.assertRegex(report, r"\| whole nets .* \| took too long \|")
+        self.assertIn("| steps beside PyTorch's | passed |", report)
+        self.assertNotIn("running", report)
+        self.check_no_process_is_left()
+
     def test_steps_that_are_not_recorded(self):
         for said in ("false", "null"):
             self.program("bin/convnet", CONVNET.replace("true", said))
@@ -132,12 +167,15 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("| memcheck of the own kernels | passed |", report)
         self.assertIn("| racecheck of the own kernels | FAILED (9) |", report)
+        self.assertIn("| – a case | FAILED (9) |", report)
         self.assertIn("--kernel-name kns=convnet", self.read("out/a.log"))
+        self.assertIn("smallest", self.read("pids"))
 
     def test_sanitizers_leave_out_the_cases_that_run_cudnn(self):
         self.program("tools/compute-sanitizer", SANITIZER)
+        self.program("bin/cuda_gpu_test", 'case "$*" in --list*) echo "$2" >"$PIDS.spec"; echo a case ;; esac')
         self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
-        spec = re.search(r"cuda_gpu_test (.*)", self.read("out/a.log"))[1]
+        spec = self.read("pids.spec").strip()
         # With Catch2 2 the exit code is the number of cases.
         lists = [subprocess.run([CUDA_TEST, "--list-test-names-only", *filters], stdout=subprocess.PIPE, text=True).stdout.splitlines() for filters in (["[cuda]"], [spec])]
         cases, chosen = (set(map(str.strip, lines)) for lines in lists)
@@ -164,6 +202,14 @@ class Bundle(unittest.TestCase):
         self.assertRegex(steps, rf"\| lenet \| 2 \| bf16 \| {number} \| [0-9]+ \| {number} \| [0-9]+% \| 12.500 \| channels_last \| [0-9.]+x \|")
         self.assertIn("- PyTorch graph, lenet, batch 2, bf16: printed no figures: no figures today", steps)
         self.assertIn("- PyTorch compile, lenet, batch 2, bf16: ms is no number", steps)
+
+    def test_convolutions_that_cudnn_does_not_do_are_named(self):
+        algorithms = '"algorithms": {"conv1 conv.forward 2": "fused:0", "conv2 conv.backward_data 2": "im2col"}'
+        self.program("bench", f"""echo '{{"ms_per_step": 1.0, "recorded": true, {algorithms}}}'""")
+        code, _ = self.run_script("gpu-speed", "--program", self.path("bench"), "--peer-script", "none", "--output", self.path("out/steps.md"), "--nets", "lenet",
+                                  "--batches", "2", "--precisions", "bf16")
+        self.assertEqual(code, 0, self.said)
+        self.assertIn("- convnet, lenet, batch 2, bf16: cuDNN has no engine, so matrix products compute conv2 conv.backward_data 2\n", self.read("out/steps.md"))
 
     def test_steps_beside_what_is_compiled(self):
         self.program("bin/convnet", CONVNET.replace("bench*)", 'bench*) echo "ours $*" >>"$PIDS"; '))
@@ -209,9 +255,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 1, self.said)
         self.assertLess(seconds, 17)
         steps = self.read("out/steps.md")
-        self.assertIn("| alexnet-owt | 1024 | bf16 | failed |", steps)
-        self.assertIn("alexnet-owt, batch 1024, bf16: took too long", steps)
-        self.assertIn("- wrn-16-4, batch 1024, bf16 and what comes after: not run", steps)
+        self.assertIn("| resnet50-imagenet | 256 | bf16 | failed |", steps)
+        self.assertIn("resnet50-imagenet, batch 256, bf16: took too long", steps)
+        self.assertIn("- wrn-16-4, batch 256, bf16 and what comes after: not run", steps)
         self.check_no_process_is_left()
 
 
