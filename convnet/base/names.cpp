@@ -18,8 +18,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   for (std::size_t i = 0; i < a.size(); ++i) {
     before.swap(above);
     above.swap(row);
-    std::size_t smallest = row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
+    // Cells farther than `limit` from the diagonal hold larger distances, and are left at limit + 1.
+    const std::size_t first = i < limit ? 0 : i - limit, last = std::min(b.size(), i + limit + 1);
+    std::fill(row.begin(), row.end(), limit + 1);
+    std::size_t smallest = limit + 1;
+    if (first == 0) smallest = row[0] = i + 1;
+    for (std::size_t j = first; j < last; ++j) {
       row[j + 1] = std::min({above[j] + (same(i, j) ? 0 : 1), row[j] + 1, above[j + 1] + 1});
       if (i > 0 && j > 0 && same(i, j - 1) && same(i - 1, j))
         row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);

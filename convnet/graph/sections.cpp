@@ -51,10 +51,11 @@ class SectionReader {
     check_templates();
     for (const IniSection& section : definition_.sections) add_section(section);
     report_lacking();
+    const std::vector<std::string> names = section_names();
     for (const IniSection& section : parameters_.sections) {
       if (definition_.find(section.name) != nullptr) continue;
       const std::string message = "section [" + section.name + "] is ignored: there is no such layer" +
-                                  did_you_mean(section.name, section_names());
+                                  did_you_mean(section.name, names);
       // Beside errors it may say why a layer has no parameters, and only errors are printed then.
       if (diagnostics_.has_errors())
         diagnostics_.error(section.where, "warning: " + message);
@@ -96,6 +97,7 @@ class SectionReader {
   /// Reports each key of [DEFAULT] that no layer type has but that looks like one, unless a value refers to
   /// it: an error with --strict, else a warning. (Other unknown keys there are names of the user's own.)
   void check_defaults(const IniFile& file) {
+    if (file.defaults.values.empty()) return;
     std::vector<std::string> known;
     std::set<std::string> checked;  // keys, in lower case
     const auto add = [&](const std::string& key) {
@@ -481,21 +483,33 @@ class SectionReader {
     return id;
   }
 
+  /// Returns the inputs that sections with errors name.
+  std::set<std::string> wrong_inputs() const {
+    std::set<std::string> inputs;
+    for (const IniSection& section : definition_.sections) {
+      const IniValue* names = section.find("inputs");
+      if (names != nullptr && wrong_sections_.contains(section.name))
+        for (std::string& name : split_list(names->text)) inputs.insert(std::move(name));
+    }
+    return inputs;
+  }
+
   /// Refuses layers whose output nobody reads, and nets without a cost.
   void check_users() {
+    // A user that is itself wrong was reported already, perhaps because it misspells the name.
+    const std::set<std::string> wrong = wrong_inputs();
+    std::set<std::string> meant;
+    const std::vector<std::string> sections = section_names();
+    for (const std::string& name : wrong) meant.insert(nearest(name, sections, typing_edits(name)));
+    // Returns whether a name of `wrong` and "_" are the beginning of an implicit node's name.
+    const auto begins_with_wrong = [&](const std::string& name) {
+      for (std::size_t at = name.find('_'); at != std::string::npos; at = name.find('_', at + 1))
+        if (wrong.contains(name.substr(0, at))) return true;
+      return false;
+    };
     for (const Node& node : graph_.nodes) {
       if (!node.users.empty() || node.is_cost() || definition_.lacks_sections) continue;
-      // A user that is itself wrong was reported already, perhaps because it misspells the name.
-      const bool named =
-          std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
-            const IniValue* inputs = s.find("inputs");
-            if (inputs == nullptr || !wrong_sections_.contains(s.name)) return false;
-            const std::vector<std::string> names = split_list(inputs->text);
-            return std::any_of(names.begin(), names.end(), [&](const auto& n) {
-              return nearest(n, section_names(), typing_edits(n)) == node.name ||
-                     (node.implicit && node.name.starts_with(n + "_"));
-            });
-          });
+      const bool named = meant.contains(node.name) || (node.implicit && begins_with_wrong(node.name));
       if (!named)
         error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
     }

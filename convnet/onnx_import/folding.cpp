@@ -456,9 +456,7 @@ ConstantPtr folded_not(const OperatorCall& call) {
   return make_constant(call.constant(0).dims, std::move(result));
 }
 
-}  // namespace
-
-std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
+const std::map<std::string, ConstantPtr (*)(const OperatorCall&)>& folding_functions() {
   static const std::map<std::string, ConstantPtr (*)(const OperatorCall&)> functions = {
       {"Constant", folded_value},
       {"ConstantOfShape", folded_fill},
@@ -481,8 +479,20 @@ std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
       {"Identity", folded_identity},
       {"Clip", folded_clip},
       {"Not", folded_not}};
+  return functions;
+}
+
+}  // namespace
+
+bool folds(const std::string& op) {
+  return folding_functions().contains(op) || binary_functions().contains(op) ||
+         unary_functions().contains(op);
+}
+
+std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
   const std::string& op = call.node.op;
-  if (const auto found = functions.find(op); found != functions.end()) return {{found->second(call)}};
+  if (const auto found = folding_functions().find(op); found != folding_functions().end())
+    return {{found->second(call)}};
   if (const auto found = binary_functions().find(op); found != binary_functions().end())
     return {{folded_binary(call, found->second, call.constant(0), call.constant(1))}};
   if (const auto found = unary_functions().find(op); found != unary_functions().end())

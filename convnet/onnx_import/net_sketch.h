@@ -31,7 +31,8 @@ struct SketchNeuron {
 };
 
 /// A layer. Besides the types of the program there are three that only pass through a sketch:
-/// - "pad" puts zeros around maps; `border` says how many. A layer with windows takes it in.
+/// - "pad" puts zeros around maps; `border` says how many. A layer with windows takes it in; it is a conv
+///   layer if none does.
 /// - "affine" multiplies each map by a number and adds one; it is a conv layer if no other takes it in.
 /// - "shift" adds a number to each element; the data layer or a conv layer takes it in.
 struct SketchLayer {
@@ -45,6 +46,7 @@ struct SketchLayer {
   struct Border {
     std::int64_t top = 0, left = 0, bottom = 0, right = 0;
     float value = 0;
+    bool is_even() const { return top == left && bottom == left && right == left; }
   } border = {};
   std::vector<double> coeffs = {};  ///< of type "eltsum", by input
   std::int64_t first_map = -1;      ///< of a "slice"

@@ -129,6 +129,11 @@ std::vector<SourceValue> import_operator(OperatorCall& call) {
   return function(call);
 }
 
+std::string why_never_imported(const SourceNode& node) {
+  const bool known = node.domain.empty() && (find_operator(node.op) != nullptr || folds(node.op));
+  return known ? "" : unknown_operator(node);
+}
+
 ConstantPtr make_constant(Dims dims, std::vector<std::int64_t> numbers) {
   return std::make_shared<const Constant>(Constant{std::move(dims), std::move(numbers)});
 }

@@ -65,6 +65,9 @@ class OperatorCall {
 /// Returns the values of an operator's outputs. Throws CannotImport if it cannot be layers.
 std::vector<SourceValue> import_operator(OperatorCall& call);
 
+/// Returns why an operator cannot be imported, whatever its inputs are; "" if that depends on them.
+std::string why_never_imported(const SourceNode& node);
+
 using OperatorFunction = std::vector<SourceValue> (*)(OperatorCall& call);
 struct KnownOperator {
   const char* name;
@@ -78,6 +81,8 @@ const std::vector<KnownOperator>& function_operators();    // functions.cpp: Rel
 const std::vector<KnownOperator>& arithmetic_operators();  // arithmetic.cpp: Add, Mul, Concat, Max, …
 const std::vector<KnownOperator>& shape_operators();       // shapes.cpp: Reshape, Transpose, Slice, …
 
+/// Returns whether an operator of constants alone can be computed.
+bool folds(const std::string& op);
 /// Computes an operator of constants alone; nullopt if that is not known.
 std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call);
 

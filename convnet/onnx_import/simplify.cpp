@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "convnet/base/error.h"
 
@@ -116,6 +117,24 @@ bool take_into_below(NetSketch& net, SketchId id, SketchId input, ImagePreparati
   return true;
 }
 
+/// Makes a convolution of zeros around maps that no layer with windows took in: each filter is a one, and
+/// there are as many zeros around what it sees.
+void make_border(SketchLayer& layer) {
+  const std::string maps = std::to_string(layer.shape.c);
+  const SketchLayer::Border& border = layer.border;
+  layer.type = "conv";
+  layer.keys = {{"channels", maps}, {"filters", "1"}, {"groups", maps}, {"filterSize", "1"}};
+  for (const auto& [key, pixels] :
+       {std::pair{"padding", border.left}, std::pair{"paddingY", border.top},
+        std::pair{"paddingEnd", border.right}, std::pair{"paddingEndY", border.bottom}})
+    if (!border.is_even() || key == std::string_view("padding"))
+      layer.keys.emplace_back(key, std::to_string(pixels));
+  layer.parameters = {{"epsW", "0"}};
+  layer.matrices["weights"] =
+      vector_matrix(Floats(static_cast<std::size_t>(layer.shape.c), 1), {layer.shape.c, 1, 1, 1});
+  layer.comment = "The same maps with zeros around them. It learns nothing.";
+}
+
 /// Makes a convolution of an affine function that no layer took in.
 void make_conv(SketchLayer& layer) {
   const std::string maps = std::to_string(layer.shape.c);
@@ -131,7 +150,7 @@ void make_conv(SketchLayer& layer) {
 /// Returns what of an operator is left that no layer does; "" if nothing is.
 std::string left_over(const SketchLayer& layer) {
   if (layer.type == "pad")
-    return "layers put no border around maps but below a convolution or a pooling of their own";
+    return fmt::format("its border is {}; layers put zeros around maps", layer.border.value);
   if (layer.type == "shift") return "no layer adds a number to each element of its input";
   if (layer.type == "neuron" && layer.neuron.name.starts_with("erf")) return "layers have erf in gelu only";
   return "";
@@ -167,6 +186,7 @@ ImagePreparation simplify(TranslatedNet& translated, const std::string& file, bo
     if (takes_part && only_reader && (prepares || layer.inputs[0] != translated.input))
       take_into_below(net, id, translated.input, images);
     if (net[id].type == "affine") continue;  // the next one may take it in
+    if (net[id].type == "pad" && net[id].border.value == 0) make_border(net[id]);
     if (const std::string what = left_over(net[id]); !what.empty())
       problems.push_back(net[id].node + ": " + what);
   }

@@ -133,7 +133,10 @@ class Translation {
         inputs.push_back(input.empty() ? SourceValue() : input_value(input));
         known = known && (input.empty() || !std::holds_alternative<std::monostate>(inputs.back()));
       }
-      if (!known) return;  // an operator below was refused
+      if (!known) {  // an operator below was refused
+        if (const std::string why = why_never_imported(node); !why.empty()) throw CannotImport(why);
+        return;
+      }
       result_.net.begin_node(text, names_of(node));
       OperatorCall call(node, std::move(inputs), model_.opset, numbers_left_, result_.net);
       const std::vector<SourceValue> outputs = import_operator(call);

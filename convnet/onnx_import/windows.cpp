@@ -302,7 +302,11 @@ std::vector<SourceValue> import_reduce(OperatorCall& call) {
   const AxisDigits maps = joined(rest.axes), all{{stored.c, stored.h * stored.w}};
   const bool whole_maps = !reduced[0] && pixels.in_order() && pixels.size() == stored.h * stored.w &&
                           (stored.c == 1 ? maps.empty() : maps == all) && stored.image;
-  if (!whole_maps) throw CannotImport("it reduces other axes than the two sides of the maps");
+  if (!whole_maps) {
+    const bool like_layer_norm = given->size() == 1 && call.node.op == "ReduceMean";
+    throw CannotImport(fmt::format("it reduces other axes than the two sides of the maps{}",
+                                   like_layer_norm ? ", as layer norms do, which no layer computes" : ""));
+  }
   const Windows w = windows_over(stored);
   const char* kind = call.node.op == "ReduceMax" ? "max" : "avg";
   const SourceValue pooled =

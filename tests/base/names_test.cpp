@@ -1,8 +1,41 @@
 #include "convnet/base/names.h"
 
+#include <algorithm>
+#include <random>
+
 #include "tests/catch.h"
 
 using namespace convnet;
+
+namespace {
+
+/// The optimal string alignment, by its definition.
+std::size_t plain_distance(std::string_view a, std::string_view b) {
+  if (a.empty() || b.empty()) return std::max(a.size(), b.size());
+  const std::string_view a1 = a.substr(1), b1 = b.substr(1);
+  std::size_t found = std::min({plain_distance(a1, b1) + (a[0] == b[0] ? 0 : 1), plain_distance(a1, b) + 1,
+                                plain_distance(a, b1) + 1});
+  if (!a1.empty() && !b1.empty() && a[0] == b[1] && a[1] == b[0])
+    found = std::min(found, plain_distance(a1.substr(1), b1.substr(1)) + 1);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("nearest counts edits as their definition does") {
+  std::mt19937 random(1);
+  const auto word = [&] {
+    std::string letters(random() % 6, ' ');
+    for (char& letter : letters) letter = static_cast<char>('a' + random() % 3);
+    return letters;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const std::string a = word(), b = word() + "x";
+    INFO(a + " " + b);
+    for (int edits = 0; edits < 4; ++edits)
+      CHECK(nearest(a, {b}, edits) == (plain_distance(a, b) <= static_cast<std::size_t>(edits) ? b : ""));
+  }
+}
 
 TEST_CASE("nearest finds the closest candidate") {
   const std::vector<std::string> keys = {"filters", "filterSize", "stride", "padding"};

@@ -244,6 +244,29 @@ TEST_CASE("further outputs of an operator do not matter if nothing reads them") 
                     "m.onnx: node 'b' (Dropout): its output 2 is in use, which no layer has");
 }
 
+TEST_CASE("operators above a refused one are named, too, if no input could save them") {
+  check_refused(small_model({{"LayerNormalization", {"a"}, "n1", {}},
+                             {"Relu", {"n1"}, "r", {}},
+                             {"LayerNormalization", {"r"}, "n2", {}},
+                             {"Shape", {"n2"}, "s", {}},
+                             {"Reshape", {"n2", "s"}, "b", {}}}),
+                "m.onnx: node 'n1' (LayerNormalization): no layer computes it\n"
+                "m.onnx: node 'n2' (LayerNormalization): no layer computes it");
+}
+
+TEST_CASE("zeros around maps that no windows take in are a convolution of ones") {
+  const OnnxModel model = small_model({{"Pad", {"a", "pads"}, "p", {}}, {"Relu", {"p"}, "b", {}}},
+                                      {integers("pads", {0, 0, 1, 2, 0, 0, 3, 0})});
+  ImportedModel net = import_of(model);
+  CHECK_THAT(net.text.definition,
+             Catch::Contains("\n# The same maps with zeros around them. It learns nothing.\n[p]\ntype=conv\n"
+                             "inputs=conv1\nchannels=4\nfilters=1\ngroups=4\nfilterSize=1\npadding=2\n"
+                             "paddingY=1\npaddingEnd=0\npaddingEndY=3\nbiases=0\nneuron=relu\n"));
+  CHECK_THAT(net.text.parameters, Catch::Contains("\n[p]\nepsW=0\n"));
+  const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
+  CHECK(checkpoint.tensors.tensors.at("p.weights.conv1").values == std::vector<float>(4, 1.0F));
+}
+
 TEST_CASE("many refused operators are named up to a number") {
   std::vector<OnnxNode> nodes;
   for (int i = 0; i < 80; ++i) nodes.push_back({"Unheard", {"a"}, "u" + std::to_string(i), {}});

@@ -133,6 +133,30 @@ TEST_CASE("ready nets take other images and classes, and their flat forms have t
   }
 }
 
+TEST_CASE("ready nets take images as small as torchvision's models do") {
+  // The smallest images that torchvision 0.29's models accept. In smaller ones a window would see no pixel.
+  const std::map<std::string, std::int64_t> smallest = {
+      {"alexnet", 63},       {"densenet121", 29}, {"efficientnet_b0", 1},    {"googlenet", 15},
+      {"mobilenet_v2", 1},   {"resnet18", 1},     {"mobilenet_v3_large", 1}, {"shufflenet_v2_x1_0", 1},
+      {"squeezenet1_1", 17}, {"vgg11", 32},       {"vgg16_bn", 32}};
+  const auto accepts = [](const std::string& name, std::int64_t side) {
+    Diagnostics diagnostics;
+    const std::string file = name == "resnet18" ? "resnet18-imagenet" : name;
+    const IniFile definition = read_ini(kFolder + "/" + file + ".cfg", diagnostics);
+    const IniFile parameters = read_ini(kFolder + "/" + file + "-params.cfg", diagnostics);
+    const std::vector<MatrixInfo> matrices = {{"data", {3, side, side}, DataType::u8, 0},
+                                              {"labels", {1}, DataType::s32, 7}};
+    build_graph(definition, parameters, matrices, {}, diagnostics);
+    return !diagnostics.has_errors();
+  };
+  for (const auto& [name, side] : smallest) {
+    INFO(name);
+    CHECK(accepts(name, side));
+    CHECK((side == 1 || !accepts(name, side - 1)));
+    CHECK(accepts(name, std::max<std::int64_t>(side, 64)));
+  }
+}
+
 TEST_CASE("the header of a net says what its images are") {
   const auto header = read_net_header(
       "# a: small net (x: y).\n# more\n# input: 3x8x9, 4 classes\n# measured: 2 %\n\n# input: 1\n");
