@@ -32,6 +32,7 @@ const char* to_string(Stream stream) {
     case Stream::compute: return "compute";
     case Stream::copy: return "copy";
     case Stream::update: return "update";
+    case Stream::relay: return "relay";
     case Stream::send: return "send";
     case Stream::receive: return "receive";
     case Stream::send_update: return "send update";
