@@ -111,7 +111,7 @@ struct Task {
   int pass = 0;
   DeviceId device{0};
   Stream stream = Stream::compute;
-  OpDesc op;                    ///< meaningless for messages
+  Shared<OpDesc> op;            ///< meaningless for messages; tasks that run the same one share it
   Shared<OpForm> form;          ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one for each argument of the operation, or piece of the message
   BufferId workspace;           ///< none if the operation needs no workspace
