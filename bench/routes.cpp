@@ -1,14 +1,17 @@
 // Simulates routes on machines made by lot, and compares them with what no schedule can beat: for each link,
-// and for the links of each group of devices, the bytes that must pass it, divided by its bandwidth.
+// and for the links of each group of devices, the bytes that must pass it, divided by its bandwidth; and for
+// all links of devices, or of groups, together.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convnet/plan/exchange.h"
@@ -83,40 +86,89 @@ struct Crossing {
 };
 using Bytes = std::function<Crossing(double inside, double all, bool root)>;
 
-/// Returns the seconds that no schedule can beat.
+/// Returns the seconds that no schedule can beat: of the devices, and of the groups of each level as if each
+/// were a device, the bytes that the link of one must carry, and the bytes that all must send together.
 double bound(const Machine& machine, const Bytes& bytes, double sent) {
-  const Links links(machine.model, machine.devices);
-  const auto all = static_cast<double>(machine.devices);
-  double most = 0, capacity = 0;
-  for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
-    const Crossing crossing = bytes(1, all, d == DeviceId(0));
-    const double rate = machine.model.link_bandwidth_of(d) * machine.model.link_efficiency;
-    most = std::max({most, crossing.in / rate, crossing.out / rate});
-    capacity += rate;
-  }
+  struct Part {
+    double devices = 0, rate = 0;
+    bool root = false;
+  };
+  std::vector<std::vector<Part>> levels(1);
+  for (const DeviceId d : IdRange<DeviceId>(machine.devices))
+    levels[0].push_back({1, machine.model.link_bandwidth_of(d), d == DeviceId(0)});
   for (const SwitchLevel& level : machine.model.switches) {
-    std::map<int, int> sizes;
-    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) ++sizes[level.group(d)];
-    for (const auto& [group, size] : sizes) {
-      const Crossing crossing = bytes(size, all, group == level.group(DeviceId(0)));
-      const double rate = level.bandwidth_of(group) * machine.model.link_efficiency;
-      most = std::max({most, crossing.in / rate, crossing.out / rate});
+    levels.emplace_back();
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
+      const int group = level.group(d);
+      if (group == std::ssize(levels.back()))
+        levels.back().push_back({0, level.bandwidth_of(group), group == 0});
+      levels.back().back().devices += 1;
     }
   }
-  return std::max(most, sent * (all - 1) / capacity);
+  double most = 0;
+  for (const std::vector<Part>& parts : levels) {
+    double capacity = 0;
+    for (const Part& part : parts) {
+      const Crossing crossing = bytes(part.devices, static_cast<double>(machine.devices), part.root);
+      most = std::max({most, crossing.in / part.rate, crossing.out / part.rate});
+      capacity += part.rate;
+    }
+    most = std::max(most, sent * static_cast<double>(parts.size() - 1) / capacity);
+  }
+  return most / machine.model.link_efficiency;
+}
+
+/// Returns the seconds until a task that reads from the other end of the machine has its first byte, and has
+/// ended when it has its last.
+double message_delay(const Machine& machine) {
+  return machine.model.latency(DeviceId(0), DeviceId(machine.devices - 1)) + machine.model.task_overhead;
 }
 
 struct Move {
   std::string name;
   Bytes bytes;
   std::function<Route(const Exchange&, const std::vector<std::vector<BufferId>>&, std::int64_t)> route;
-  double sent = 0;  ///< bytes that all devices must send together, for each byte and each device but one
+  double sent = 0;   ///< bytes that all devices must send together, for each byte and each device but one
+  int messages = 1;  ///< the messages in turn by which a byte gets where it must, if there are many devices
 };
 
 std::vector<SharedRange> ranges_of(const Exchange& exchange, std::int64_t bytes, bool weighted) {
   std::vector<int> all(static_cast<std::size_t>(exchange.members()));
   std::iota(all.begin(), all.end(), 0);
   return shared_ranges(exchange, all, bytes, 256, weighted);
+}
+
+/// Returns the machines that have only some of the levels of switches: routes that know fewer groups have
+/// fewer stages, and pass the links of switches more often.
+std::vector<Machine> with_fewer_levels(const Machine& machine) {
+  std::vector<Machine> machines;
+  const std::vector<SwitchLevel>& levels = machine.model.switches;
+  for (std::size_t kept = 0; kept < std::size_t{1} << levels.size(); ++kept) {
+    machines.push_back(machine);
+    machines.back().model.switches.clear();
+    for (std::size_t l = 0; l < levels.size(); ++l) {
+      if ((kept >> l & 1) != 0) machines.back().model.switches.push_back(levels[l]);
+    }
+  }
+  return machines;
+}
+
+/// Returns about how long a route takes: as long as the busiest link carries bytes, and until all stages have
+/// got their first chunk and delivered their last.
+double estimated(const Machine& machine, const Plan& plan, const Route& route, std::int64_t chunks) {
+  std::vector<Transfer> transfers;
+  for (const std::vector<RouteStep>& stage : route) {
+    for (const RouteStep& step : stage) {
+      for (const BufferUse& from : step.from) {
+        const DeviceId to = plan.buffers[step.to.buffer].device, source = plan.buffers[from.buffer].device;
+        if (source != to) transfers.push_back({to, source, static_cast<double>(from.bytes)});
+      }
+    }
+  }
+  const auto stages = static_cast<double>(route.size());
+  return transfer_seconds(machine.model, transfers, machine.devices) *
+             (1 + 2 * (stages - 1) / static_cast<double>(chunks)) +
+         stages * message_delay(machine);
 }
 
 double simulated(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
@@ -127,11 +179,19 @@ double simulated(const Machine& machine, const Move& move, std::int64_t bytes, c
       set.push_back(
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
+  Route best;
+  std::int64_t chunks = 0;
+  for (const Machine& known : with_fewer_levels(machine)) {
+    Route route = move.route(exchange_of(known), buffers, bytes);
+    const std::int64_t in =
+        route_chunks(bytes, route.size(), message_delay(machine) * machine.model.link_bandwidth[0]);
+    if (!best.empty() && estimated(machine, plan, route, in) >= estimated(machine, plan, best, chunks))
+      continue;
+    best = std::move(route);
+    chunks = in;
+  }
   TaskEmitter emitter(plan, target, Routes::relayed, false);
-  const Route route = move.route(exchange_of(machine), buffers, bytes);
-  const double delay =
-      (machine.model.link_latency + machine.model.task_overhead) * machine.model.link_bandwidth[0];
-  emit_route(emitter, {}, route, route_chunks(bytes, route.size(), delay));
+  emit_route(emitter, {}, best, chunks);
   find_dependencies(plan);
   return simulate(plan, machine.model, Precision::fp32).step;
 }
@@ -152,7 +212,7 @@ void run() {
                                     [](const Exchange& exchange, const auto& buffers, std::int64_t bytes) {
                                       return broadcast_route(exchange, buffers[0], 0, bytes);
                                     },
-                                    1},
+                                    1, 2},
                                    {"all-gather",
                                     [](double inside, double all, bool) {
                                       return Crossing{(all - inside) / all, inside / all};
@@ -179,26 +239,32 @@ void run() {
                                         route.push_back(std::move(stage));
                                       return route;
                                     },
-                                    2}};
+                                    2, 2}};
   const auto target = make_cuda_target(Precision::fp32);
   for (const bool equal_links : {true, false}) {
-    fmt::print("{}\n\n| move | MB | median | 90 % | worst | within 10 % |\n|---|---|---|---|---|---|\n",
-               equal_links ? "Links of equal speed" : "Links of different speeds");
+    fmt::print(
+        "{}\n\n| move | MB | median | 90 % | worst | within 10 % | with latencies |\n"
+        "|---|---|---|---|---|---|---|\n",
+        equal_links ? "Links of equal speed" : "Links of different speeds");
     for (const Move& move : moves) {
       for (const std::int64_t megabytes : {1, 16, 64, 256}) {
         std::mt19937 lot(1);
         std::vector<double> ratios;
+        int with_latencies = 0;
         for (int m = 0; m < 50; ++m) {
           const Machine machine = machine_by_lot(lot, equal_links);
           const std::int64_t bytes = megabytes * 1'000'000;
           const double least = bound(machine, move.bytes, move.sent) * static_cast<double>(bytes);
-          ratios.push_back(simulated(machine, move, bytes, *target) / least);
+          const double seconds = simulated(machine, move, bytes, *target);
+          ratios.push_back(seconds / least);
+          const int messages = machine.devices > 2 ? move.messages : 1;
+          with_latencies += seconds <= 1.1 * (least + messages * message_delay(machine)) ? 1 : 0;
         }
         std::sort(ratios.begin(), ratios.end());
         const auto within = std::count_if(ratios.begin(), ratios.end(), [](double r) { return r <= 1.1; });
-        fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {} of {} |\n", move.name, megabytes,
+        fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {} of {} | {} of {} |\n", move.name, megabytes,
                    ratios[ratios.size() / 2], ratios[ratios.size() * 9 / 10], ratios.back(), within,
-                   ratios.size());
+                   ratios.size(), with_latencies, ratios.size());
       }
     }
     fmt::print("\n");

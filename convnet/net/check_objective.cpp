@@ -38,7 +38,7 @@ CheckObjective::CheckObjective(const Plan& plan, const Graph& graph, const Execu
                                const StepInputs& inputs)
     : plan_(plan), graph_(graph), executor_(executor), inputs_(inputs) {
   for (const TaskId t : plan.tasks.ids()) {
-    const OpDesc& op = plan.tasks[t].op;
+    const OpDesc& op = *plan.tasks[t].op;
     if (std::holds_alternative<LogregForward>(op) || std::holds_alternative<CrossentForward>(op) ||
         std::holds_alternative<BinaryCostForward>(op))
       find(t);
@@ -57,7 +57,7 @@ void CheckObjective::find(TaskId task) {
   Part part;
   part.cost_task = part.output_task = task;
   part.first_image = graph_.first_image(plan_.images, cost.microbatch);
-  if (!std::holds_alternative<LogregForward>(cost.op)) part.labels_buffer = cost.uses[0].buffer;
+  if (!std::holds_alternative<LogregForward>(*cost.op)) part.labels_buffer = cost.uses[0].buffer;
   part.output_buffer = cost.uses[1].buffer;
   part.logits = probabilities;
   if (part.logits) {
@@ -65,8 +65,8 @@ void CheckObjective::find(TaskId task) {
     for (const TaskId t : plan_.tasks.ids()) {
       if (t == task) break;
       const Task& below = plan_.tasks[t];
-      const bool makes =
-          std::holds_alternative<SoftmaxForward>(below.op) || std::holds_alternative<NeuronForward>(below.op);
+      const bool makes = std::holds_alternative<SoftmaxForward>(*below.op) ||
+                         std::holds_alternative<NeuronForward>(*below.op);
       if (!makes || below.node != node.inputs.back() || below.microbatch != cost.microbatch) continue;
       part.output_buffer = below.uses[0].buffer;
       part.output_task = writer_of(plan_, part.output_buffer, t);
@@ -109,7 +109,7 @@ double CheckObjective::cost(const Part& part) const {
   const Task& task = plan_.tasks[part.cost_task];
   const Node& node = graph_.nodes[task.node];
   double sum = 0;
-  if (const auto* op = std::get_if<LogregForward>(&task.op)) {
+  if (const auto* op = std::get_if<LogregForward>(&*task.op)) {
     const int matrix = graph_.nodes[node.inputs[0]].layer->facts.data->matrix;
     const auto* labels =
         reinterpret_cast<const std::int32_t*>(inputs_.matrices[static_cast<std::size_t>(matrix)]);
@@ -131,7 +131,7 @@ double CheckObjective::cost(const Part& part) const {
   const std::vector<float>& labels = part.held.empty() ? part.labels : part.held;
   const auto t = [&](std::size_t i) { return static_cast<double>(labels[i]); };
   const auto x = [&](std::size_t i) { return static_cast<double>(part.output[i]); };
-  if (const auto* op = std::get_if<CrossentForward>(&task.op)) {
+  if (const auto* op = std::get_if<CrossentForward>(&*task.op)) {
     for (std::int64_t n = 0; n < op->n; ++n) {
       const double log_sum = part.logits ? log_sum_exp(part.output.data() + n * op->c, op->c) : 0;
       for (auto i = static_cast<std::size_t>(n * op->c); i < static_cast<std::size_t>((n + 1) * op->c); ++i)
@@ -139,7 +139,7 @@ double CheckObjective::cost(const Part& part) const {
     }
     return sum;
   }
-  const auto& op = std::get<BinaryCostForward>(task.op);
+  const auto& op = std::get<BinaryCostForward>(*task.op);
   const auto positive = static_cast<double>(op.pos_weight);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (part.logits)

@@ -67,7 +67,7 @@ Place find_output(const Plan& plan, const Graph& graph, NodeId id, int microbatc
     const Task& task = plan.tasks[t];
     if (task.node != id || task.microbatch != microbatch) continue;
     // These tasks bring the inputs of the layer to its device and layout.
-    if (std::holds_alternative<Reorder>(task.op) || is_message(task.kind)) continue;
+    if (std::holds_alternative<Reorder>(*task.op) || is_message(task.kind)) continue;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[use.buffer];
       if (use.access == Access::read || b.kind != BufferKind::activation) continue;

@@ -77,8 +77,7 @@ BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& wanted, TaskPl
   Reorder op{buffer(from).desc, want};
   (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
   const bool remote = buffer(from).device != place.device;
-  Task task =
-      new_task(place, remote ? TaskKind::copy : TaskKind::reorder, op, forms_.form(op, {op.from, op.to}));
+  Task task = new_task(place, remote ? TaskKind::copy : TaskKind::reorder, forms_.form(op, {op.from, op.to}));
   if (remote) task.stream = Stream::copy;
   task.uses = {{from, Access::read}, {copy, Access::write}};
   add_workspace(task);
@@ -184,16 +183,16 @@ BufferId TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPl
   return can_be_reordered(t.buffer) ? t.buffer : version(t, {t.dims, primary.type, nullptr}, place);
 }
 
-Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const OpDesc& op, Shared<OpForm> form) const {
+Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const FormCache::Formed& formed) const {
   Task task;
   task.kind = kind;
   task.node = place.node;
   task.microbatch = place.microbatch;
   task.pass = place.pass;
   task.device = place.device;
-  task.op = op;
-  task.form = std::move(form);
-  task.flops = op_flops(task.op);
+  task.op = formed.op;
+  task.form = formed.form;
+  task.flops = op_flops(*task.op);
   return task;
 }
 
@@ -264,9 +263,9 @@ void TaskEmitter::rebind(PlannedTensor& t, BufferId id) {
 /// reads.
 bool TaskEmitter::runs_beside(const Task& task) const {
   constexpr double kSmall = 4e9;  // FLOP: some 20 us in tf32
-  const bool gradient = std::holds_alternative<ConvBackwardWeights>(task.op) ||
-                        std::holds_alternative<InnerProductBackwardWeights>(task.op) ||
-                        std::holds_alternative<LocalBackwardWeights>(task.op);
+  const bool gradient = std::holds_alternative<ConvBackwardWeights>(*task.op) ||
+                        std::holds_alternative<InnerProductBackwardWeights>(*task.op) ||
+                        std::holds_alternative<LocalBackwardWeights>(*task.op);
   return gradient && !accumulates_ && task.flops < kSmall && target_.runs_streams_together();
 }
 
@@ -289,7 +288,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
       if (args[k].access != Access::read) place.device = tensor(values[k]).device;
     }
   }
-  Task task = new_task(place, kind, op, forms_.form(op, hints_for(args, values)));
+  Task task = new_task(place, kind, forms_.form(op, hints_for(args, values)));
   bool remote = false;
   // Reads are bound first, because an operation in place reads the version that its write replaces.
   task.uses.resize(args.size());
@@ -317,7 +316,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
 
 Task& TaskEmitter::emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
                              std::vector<BufferUse> uses) {
-  Task task = new_task(place, kind, op, forms_.form(op, LayoutHints(uses.size())));
+  Task task = new_task(place, kind, forms_.form(op, LayoutHints(uses.size())));
   task.stream = stream;
   task.uses = std::move(uses);
   add_workspace(task);

@@ -91,7 +91,7 @@ class TaskEmitter {
   }
   Task& emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values,
                 bool across);
-  Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, Shared<OpForm> form) const;
+  Task new_task(TaskPlace place, TaskKind kind, const FormCache::Formed& formed) const;
   void add_workspace(Task& task);
   bool holds(BufferId id, const TensorDesc& want, const Dims& dims, DeviceId device) const;
   BufferId held(const PlannedTensor& t, const TensorDesc& want, const Dims& dims, DeviceId device) const;

@@ -56,7 +56,7 @@ class Mover {
   /// Returns the task before which a copy goes, or none if it stays. A reorder goes along with the copy that
   /// reads its result.
   TaskId place_of(const Task& task) const {
-    const bool copies = task.kind == TaskKind::copy && task.stream == Stream::copy;
+    const bool copies = task.kind == TaskKind::copy && is_for_layers(task.stream);
     if (task.pass == 0 || !(copies || task.kind == TaskKind::reorder)) return {};
     const auto backward = first_backward_.find({task.node, task.pass - 1});
     if (backward == first_backward_.end()) return {};

@@ -23,7 +23,7 @@ struct KeySink {
 
 }  // namespace
 
-Shared<OpForm> FormCache::form(const OpDesc& op, LayoutHints hints) {
+const FormCache::Formed& FormCache::form(const OpDesc& op, LayoutHints hints) {
   key_.clear();
   KeySink sink{key_};
   FieldBytes<KeySink> fields(sink);
@@ -33,10 +33,9 @@ Shared<OpForm> FormCache::form(const OpDesc& op, LayoutHints hints) {
     fields.add(hint.has_value());
     if (hint) fields.add(*hint);
   }
-  if (const auto known = known_.find(key_); known != known_.end()) return known->second.form;
-  Shared<OpForm> form(target_.form(op, hints));
-  known_.emplace(key_, Known{op, std::move(hints), form});
-  return form;
+  if (const auto known = known_.find(key_); known != known_.end()) return known->second.formed;
+  Formed formed{op, target_.form(op, hints)};
+  return known_.emplace(key_, Known{std::move(formed), std::move(hints)}).first->second.formed;
 }
 
 }  // namespace convnet

@@ -10,21 +10,24 @@
 
 namespace convnet {
 
-/// Asks a target once for each operation, and lets all tasks that run it share the answer.
+/// Asks a target once for each operation, and lets all tasks that run it share it and the answer.
 class FormCache {
  public:
   /// The target must outlive the cache.
   explicit FormCache(const Target& target) : target_(target) {}
 
-  /// Returns Target::form(op, hints).
-  Shared<OpForm> form(const OpDesc& op, LayoutHints hints);
+  struct Formed {
+    Shared<OpDesc> op;
+    Shared<OpForm> form;
+  };
+  /// Returns the operation and Target::form(op, hints).
+  const Formed& form(const OpDesc& op, LayoutHints hints);
 
  private:
   /// The operation and its hints are kept because their layouts identify them.
   struct Known {
-    OpDesc op;
+    Formed formed;
     LayoutHints hints;
-    Shared<OpForm> form;
   };
 
   const Target& target_;

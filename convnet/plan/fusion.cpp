@@ -105,7 +105,7 @@ class Fuser {
   /// Fuses the sum `t` with the later of the tasks that make its terms, if one may be fused.
   void fuse_sum(TaskId t) {
     const Task& task = plan_.tasks[t];
-    const std::optional<Sum> sum = sum_of(task.op);
+    const std::optional<Sum> sum = sum_of(*task.op);
     if (!sum || task.stream != Stream::compute || !std::all_of(task.uses.begin(), task.uses.end(), is_whole))
       return;
     const auto maker = [&](std::size_t term) { return last_writer(task.uses[term].buffer, t); };
@@ -124,7 +124,7 @@ class Fuser {
     const TaskId maker = last_writer(part.buffer, t);
     if (!maker.exists() || part.buffer == other.buffer || part.buffer == total.buffer) return false;
     const Task& makes = plan_.tasks[maker];
-    const std::optional<std::size_t> result = result_without_addend(makes.op);
+    const std::optional<std::size_t> result = result_without_addend(*makes.op);
     if (!result || !run_together(makes, adds)) return false;
     if (makes.uses[*result].buffer != part.buffer || plan_.buffers[part.buffer].persistent() ||
         used_between(part.buffer, maker, t, false) || used_after(part.buffer, t))
@@ -134,7 +134,7 @@ class Fuser {
       if (reads == total.buffer || used_between(reads, maker, t, true)) return false;
     }
     Task fused = makes;
-    fused.op = with_addend(makes.op);
+    fused.op = with_addend(*makes.op);
     fused.uses.insert(fused.uses.begin() + static_cast<std::ptrdiff_t>(*result),
                       {other.buffer, Access::read});
     fused.uses[*result + 1] = {total.buffer, Access::write};
@@ -144,13 +144,13 @@ class Fuser {
   /// Fuses the relu `t` of a sum into the batch normalisation that adds up the sum, if nobody else reads it.
   void fuse_relu(TaskId t) {
     const Task& applies = plan_.tasks[t];
-    const auto* neuron = std::get_if<NeuronForward>(&applies.op);
+    const auto* neuron = std::get_if<NeuronForward>(&*applies.op);
     if (neuron == nullptr || neuron->f.kind != NeuronKind::relu) return;
     const BufferId sum = applies.uses[0].buffer, result = applies.uses[1].buffer;
     const TaskId maker = last_writer(sum, t);
     if (!maker.exists() || !is_whole(applies.uses[0])) return;
     const Task& makes = plan_.tasks[maker];
-    const auto* norm = std::get_if<BatchNormForward>(&makes.op);
+    const auto* norm = std::get_if<BatchNormForward>(&*makes.op);
     if (norm == nullptr || norm->relu || !norm->sum || !run_together(makes, applies) ||
         makes.uses.back().buffer != sum || used_between(sum, maker, t, false))
       return;
@@ -162,7 +162,7 @@ class Fuser {
     BatchNormForward op = *norm;
     op.relu = true;
     Task fused = makes;
-    fused.op = op;
+    fused.op = OpDesc(op);
     fused.uses.back().buffer = result;
     fuse(maker, t, maker, std::move(fused));
   }
@@ -170,11 +170,11 @@ class Fuser {
   /// Fuses task `t`, which computes the moments of a convolution's output, into the convolution.
   void fuse_moments(TaskId t) {
     const Task& takes = plan_.tasks[t];
-    if (gone_[t] || !std::holds_alternative<BatchNormMoments>(takes.op) || !is_whole(takes.uses[0])) return;
+    if (gone_[t] || !std::holds_alternative<BatchNormMoments>(*takes.op) || !is_whole(takes.uses[0])) return;
     const TaskId maker = last_writer(takes.uses[0].buffer, t);
     if (!maker.exists()) return;
     const Task& makes = plan_.tasks[maker];
-    const auto* conv = std::get_if<ConvForward>(&makes.op);
+    const auto* conv = std::get_if<ConvForward>(&*makes.op);
     if (conv == nullptr || conv->moments || !run_together(makes, takes) ||
         makes.uses.back().buffer != takes.uses[0].buffer)
       return;
@@ -184,7 +184,7 @@ class Fuser {
     ConvForward op = *conv;
     op.moments = true;
     Task fused = makes;
-    fused.op = op;
+    fused.op = OpDesc(op);
     fused.uses.insert(fused.uses.end(), takes.uses.begin() + 1, takes.uses.end());
     fuse(maker, t, maker, std::move(fused));
   }
@@ -206,10 +206,10 @@ class Fuser {
   /// Finds the form and the workspace of a fused task. Returns false if the target cannot run it, or wants
   /// one of its buffers in another layout.
   bool prepare(Task& task) {
-    if (!target_.fuses(task.op)) return false;
+    if (!target_.fuses(*task.op)) return false;
     LayoutHints hints;
     for (const BufferUse& use : task.uses) hints.emplace_back(plan_.buffers[use.buffer].desc);
-    task.form = target_.form(task.op, hints);
+    task.form = target_.form(*task.op, hints);
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
       const TensorDesc &lies = plan_.buffers[task.uses[k].buffer].desc, &wanted = task.form->args[k];
       if (!same_layout(lies, wanted) || (!wanted.plain() && lies.dims != wanted.dims)) return false;
@@ -252,7 +252,7 @@ class Fuser {
   /// Adds a line about two tasks to Plan::rewrites; other microbatches would only repeat it.
   void record_rewrite(const Task& of, const Task& by) {
     if (!of.node.exists() || !by.node.exists()) return;
-    std::string line = op_name(by.op) + " of '" + graph_.nodes[by.node].name + "' does " + op_name(of.op) +
+    std::string line = op_name(*by.op) + " of '" + graph_.nodes[by.node].name + "' does " + op_name(*of.op) +
                        (of.node == by.node ? "" : " of '" + graph_.nodes[of.node].name + "'") + " as well";
     if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
       plan_.rewrites.push_back(std::move(line));

@@ -65,7 +65,7 @@ std::uint64_t plan_hash(const Plan& plan) {
     hash.add(task.pass);
     hash.add(task.device);
     hash.add(task.stream);
-    hash.add(task.op);
+    hash.add(*task.op);
     hash.add(task.form->args);
     for (BufferUse use : task.uses) {
       use.buffer = ids[use.buffer];

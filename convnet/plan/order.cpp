@@ -71,9 +71,9 @@ class Dependencies {
 }  // namespace
 
 int used_streams(const Plan& plan) {
-  const bool messages = std::any_of(plan.tasks.begin(), plan.tasks.end(),
-                                    [](const Task& task) { return is_message(task.kind); });
-  return messages ? kStreams : kWorkStreams;
+  int streams = 0;
+  for (const Task& task : plan.tasks) streams = std::max(streams, static_cast<int>(task.stream) + 1);
+  return streams;
 }
 
 TaskOrder::TaskOrder(int devices, int streams)

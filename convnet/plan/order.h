@@ -90,7 +90,7 @@ class TaskOrder {
   Merged merged_;             ///< memory that append() reuses
 };
 
-/// Returns how many streams of each device the plan uses: messages have streams of their own.
+/// Returns how many streams of each device, from the first, the plan uses.
 int used_streams(const Plan& plan);
 
 /// Sets BufferUse::version of all uses, and replaces Task::after of all tasks by the dependencies that follow

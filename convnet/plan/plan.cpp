@@ -32,6 +32,7 @@ const char* to_string(Stream stream) {
     case Stream::compute: return "compute";
     case Stream::copy: return "copy";
     case Stream::update: return "update";
+    case Stream::relay: return "relay";
     case Stream::send: return "send";
     case Stream::receive: return "receive";
     case Stream::send_update: return "send update";
@@ -114,7 +115,7 @@ std::vector<TaskId> causes(const Task& task) {
 }
 
 std::string work_name(const Task& task) {
-  return is_message(task.kind) ? to_string(task.kind) : op_name(task.op);
+  return is_message(task.kind) ? to_string(task.kind) : op_name(*task.op);
 }
 
 std::string describe(const Plan& plan, const Task& task, const Graph& graph) {
@@ -138,7 +139,7 @@ std::string describe(const Plan& plan, const Task& task, const Graph& graph) {
   std::string text = join(names);
   if (more > 0) text += " and " + std::to_string(more) + " more";
   return (text.empty() ? "" : text + " ") + to_string(task.kind) +
-         (is_message(task.kind) ? "" : ": " + op_name(task.op)) + ", device " +
+         (is_message(task.kind) ? "" : ": " + op_name(*task.op)) + ", device " +
          std::to_string(task.device.value());
 }
 

@@ -79,17 +79,21 @@ inline bool communicates(TaskKind kind) { return kind >= TaskKind::copy; }
 inline bool is_message(TaskKind kind) { return kind >= TaskKind::send; }
 
 /// The stream of a task. Tasks of one stream of a device run in the order of Plan::tasks; tasks of different
-/// streams are ordered only by Task::after. The first three streams are for work: a GPU runs them at the same
-/// time, a CPU device runs one task at a time, from whichever of them has one that can start. The other
-/// streams are for messages, one at a time in each. Messages for layers and messages for updates have streams
-/// of their own, because layers must not wait behind gradients and weights.
-enum class Stream { compute, copy, update, send, receive, send_update, receive_update };
-constexpr int kStreams = 7;
-constexpr int kWorkStreams = 3;  ///< number of streams without those for messages
+/// streams are ordered only by Task::after. The first four streams are for work: a GPU runs them at the same
+/// time, a CPU device runs one task at a time, from whichever of them has one that can start. Every other
+/// chunk of a route is in `relay` instead of `copy`. The other streams are for messages, one at a time in
+/// each. Messages for layers and messages for updates have streams of their own, because layers must not wait
+/// behind gradients and weights.
+enum class Stream { compute, copy, update, relay, send, receive, send_update, receive_update };
+constexpr int kStreams = 8;
+constexpr int kWorkStreams = 4;  ///< number of streams without those for messages
 /// The order in which a CPU device looks at its streams. Copies come first because others wait for them;
 /// updates come before computing because their gradients are still in the cache.
-constexpr std::array<Stream, kWorkStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
+constexpr std::array<Stream, kWorkStreams> kStreamOrder = {Stream::copy, Stream::relay, Stream::update,
+                                                           Stream::compute};
 const char* to_string(Stream stream);
+/// Returns whether a stream carries what layers wait for between devices.
+inline bool is_for_layers(Stream stream) { return stream == Stream::copy || stream == Stream::relay; }
 
 /// An argument of a task: the bytes of a buffer that it reads or writes.
 struct BufferUse {
@@ -107,7 +111,7 @@ struct Task {
   int pass = 0;
   DeviceId device{0};
   Stream stream = Stream::compute;
-  OpDesc op;                    ///< meaningless for messages
+  Shared<OpDesc> op;            ///< meaningless for messages; tasks that run the same one share it
   Shared<OpForm> form;          ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one for each argument of the operation, or piece of the message
   BufferId workspace;           ///< none if the operation needs no workspace

@@ -11,10 +11,12 @@ namespace {
 
 constexpr std::int64_t kFloat = 4, kAligned = 64 * kFloat;  // bytes; chunks and shards begin at multiples
 
-/// The range of part `k` of `parts` of a range of bytes.
+/// The range of part `k` of `parts` of a range of bytes. The first one is half as large as the others: so the
+/// two streams that take parts in turn do not both begin at the same time.
 BufferUse part_of(const BufferUse& use, std::int64_t k, std::int64_t parts) {
   const auto begin = [&](std::int64_t part) {
-    return part == parts ? use.bytes : use.bytes * part / parts / kAligned * kAligned;
+    if (part == 0 || part == parts) return part == 0 ? 0 : use.bytes;
+    return use.bytes * (2 * part - 1) / (2 * parts - 1) / kAligned * kAligned;
   };
   BufferUse part = use;
   part.begin += begin(k);
@@ -121,10 +123,14 @@ Route reduce_route(const Exchange& exchange, const std::vector<BufferId>& parts,
 }
 
 std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay) {
-  constexpr double most = 64;
-  // c chunks of n stages take c + n - 1 times the time of a chunk, delay + bytes / c.
-  const double best = std::sqrt(static_cast<double>(stages - 1) * static_cast<double>(bytes) / delay);
-  return static_cast<std::int64_t>(std::clamp(std::round(best), 1.0, most));
+  if (stages == 1) return 1;
+  // While one of two streams waits for the first bytes of a chunk, the other one uses the links: chunks that
+  // take a few times as long as it takes to begin cost no time. Filling and draining the stages then takes
+  // the time of 2 (n - 1) chunks.
+  constexpr double kDelays = 3;
+  constexpr std::int64_t kOfStage = 48, kMost = 144;
+  const std::int64_t most = std::min<std::int64_t>(kOfStage * (static_cast<std::int64_t>(stages) - 1), kMost);
+  return std::clamp<std::int64_t>(std::llround(static_cast<double>(bytes) / (kDelays * delay)), 1, most);
 }
 
 void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks,
@@ -134,10 +140,14 @@ void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::
     return std::any_of(stage.begin(), stage.end(),
                        [](const RouteStep& step) { return step.from.size() > 1; });
   });
-  for (std::int64_t t = 0; t + 1 < chunks + std::ssize(route); ++t) {
+  const std::int64_t streams = chunks > 1 && emitter.target().runs_streams_together() ? 2 : 1;
+  // Round t of a stream, which is round t / streams of its own, does stage s for the chunk of s rounds
+  // before.
+  for (std::int64_t t = 0; t < chunks + streams * (std::ssize(route) - 1); ++t) {
+    const Stream stream = t % streams == 0 ? Stream::copy : Stream::relay;
     std::map<DeviceId, std::vector<RouteStep>> of_devices;
     for (std::size_t stage = 0; stage < route.size(); ++stage) {
-      const std::int64_t chunk = t - static_cast<std::int64_t>(stage);
+      const std::int64_t chunk = t - streams * static_cast<std::int64_t>(stage);
       if (chunk < 0 || chunk >= chunks) continue;
       for (const RouteStep& step : route[stage]) {
         RouteStep part{part_of(step.to, chunk, chunks), {}};
@@ -162,10 +172,10 @@ void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::
         written.push_back(step.to);
       }
       if (sums) {
-        emitter.emit_flat(place, TaskKind::reduce, Stream::copy, sum, std::move(uses));
+        emitter.emit_flat(place, TaskKind::reduce, stream, sum, std::move(uses));
       } else {
         uses.insert(uses.end(), written.begin(), written.end());
-        emitter.emit_flat(place, TaskKind::copy, Stream::copy, copy, std::move(uses));
+        emitter.emit_flat(place, TaskKind::copy, stream, copy, std::move(uses));
       }
     }
   }

@@ -46,9 +46,10 @@ Route reduce_route(const Exchange& exchange, const std::vector<BufferId>& parts,
 std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay = 256 << 10);
 
 /// Emits the tasks of a route, which move f32 numbers, or anything of as many bytes. Each device has a task
-/// for each chunk; it does the first stage for a chunk, the second for the chunk before, and so on, so that
-/// all links are busy all the time. Tasks are for the layer of `place`, or for that of their device in
-/// `layers`.
+/// for each chunk; it does the first stage for a chunk, the second for an earlier chunk, and so on, so that
+/// all links are busy all the time. Devices with concurrent streams do two chunks at a time, in
+/// Stream::copy and Stream::relay: one moves bytes while the other one waits for its first. Tasks are for the
+/// layer of `place`, or for that of their device in `layers`.
 void emit_route(TaskEmitter& emitter, TaskPlace place, const Route& route, std::int64_t chunks,
                 const std::map<DeviceId, NodeId>& layers = {});
 

@@ -62,7 +62,7 @@ class Splitter {
   void add_message(DeviceId from, const Task& task, const std::vector<BufferUse>& uses) {
     Task send;
     send.kind = TaskKind::send;
-    const bool for_layers = task.stream == Stream::copy;
+    const bool for_layers = is_for_layers(task.stream);
     send.stream = for_layers ? Stream::send : Stream::send_update;
     send.device = from;
     send.node = task.node;

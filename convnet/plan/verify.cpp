@@ -192,7 +192,7 @@ class Verifier {
   /// have been updated.
   void check_copy(TaskId t) const {
     const Task& task = plan_.tasks[t];
-    if (!std::holds_alternative<Reorder>(task.op)) return;
+    if (!std::holds_alternative<Reorder>(*task.op)) return;
     const BufferId from = task.uses[0].buffer, to = task.uses[1].buffer;
     const BufferKind kind = plan_.buffers[from].kind;
     if (kind != BufferKind::weights && kind != BufferKind::rounded) return;
@@ -223,14 +223,14 @@ class Verifier {
           from.plain() != to.plain())
         fail(task_name(t) + " rounds other weights than it writes");
     };
-    if (const auto* update = std::get_if<Update>(&task.op)) {
+    if (const auto* update = std::get_if<Update>(&*task.op)) {
       std::size_t at = 0;
       for (const Update::Part& part : update->parts) {
         check_pair(task.uses[at], part.rounds ? &task.uses[at + part.rounded()] : nullptr);
         at += part.arguments();
       }
     }
-    if (const auto* copies = std::get_if<CopyRuns>(&task.op); copies != nullptr && !is_message(task.kind)) {
+    if (const auto* copies = std::get_if<CopyRuns>(&*task.op); copies != nullptr && !is_message(task.kind)) {
       std::size_t rounded = 2 * copies->runs.size();
       for (std::size_t i = 0; i < copies->runs.size(); ++i)
         check_pair(task.uses[copies->runs.size() + i],
@@ -303,7 +303,7 @@ class Verifier {
       for (const BufferId b : replicas) {
         std::vector<RangeList<Write>::Range> ranges;
         for_uses(b, [&](const Use& use) {
-          if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
+          if (use.writes && !std::holds_alternative<Constrain>(*plan_.tasks[use.task].op))
             ranges.push_back({use.begin, use.end, {use.task, use.begin, use.end}});
         });
         writes[b].add(ranges, plan_.buffers[b].bytes);
@@ -321,7 +321,7 @@ class Verifier {
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
       if (task.kind != TaskKind::all_gather) continue;
-      const auto* copies = std::get_if<CopyRuns>(&task.op);
+      const auto* copies = std::get_if<CopyRuns>(&*task.op);
       if (copies == nullptr) fail(task_name(t) + " does not copy");
       for (std::size_t i = 0; i < copies->runs.size(); ++i) {
         const BufferUse& to = task.uses[copies->runs.size() + i];
@@ -393,7 +393,7 @@ class Verifier {
     for (const BufferId b : replicas_of(self)) {
       bytes = plan_.buffers[b].bytes;
       for_uses(b, [&](const Use& use) {
-        if (std::holds_alternative<Update>(plan_.tasks[use.task].op)) updated += use.end - use.begin;
+        if (std::holds_alternative<Update>(*plan_.tasks[use.task].op)) updated += use.end - use.begin;
       });
     }
     if (updated != wanted * bytes)
@@ -412,7 +412,7 @@ class Verifier {
     for (const BufferId b : replicas_of(matrix)) {
       written.push_back(0);
       for_uses(b, [&](const Use& use) {
-        if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
+        if (use.writes && !std::holds_alternative<Constrain>(*plan_.tasks[use.task].op))
           written.back() += use.end - use.begin;
       });
     }

@@ -9,7 +9,7 @@ namespace {
 std::shared_ptr<const PreparedOp> bind(const Task& task, const Graph& graph, const Backend& backend,
                                        int device) {
   try {
-    return backend.bind(task.op, *task.form, device);
+    return backend.bind(*task.op, *task.form, device);
   } catch (const DeviceError& e) {
     if (!task.node.exists()) throw;
     throw DeviceError(graph.nodes[task.node].place_text() + ": " + e.what());
@@ -47,7 +47,7 @@ void BoundPlan::add_algorithms(std::map<std::string, std::string>& chosen) const
   for (const TaskId t : plan_.tasks.ids()) {
     const Task& task = plan_.tasks[t];
     if (task.flops > 0 && ops_[t] != nullptr)
-      chosen[graph_.nodes[task.node].name + " " + op_name(task.op) + " " + std::to_string(plan_.images)] =
+      chosen[graph_.nodes[task.node].name + " " + op_name(*task.op) + " " + std::to_string(plan_.images)] =
           ops_[t]->algorithm();
   }
 }

@@ -85,7 +85,7 @@ Operation operation_of(const Plan& plan, const Task& task) {
 
 /// Returns a text that is equal for tasks that take the same time.
 std::string signature(const Task& task, const Operation& op) {
-  std::string text = fmt::format("{} {} {} {}", op_name(task.op), fmt::join(op_settings(task.op), " "),
+  std::string text = fmt::format("{} {} {} {}", op_name(*task.op), fmt::join(op_settings(*task.op), " "),
                                  task.form->algorithm, op.workspace);
   for (const TensorDesc& arg : task.form->args)
     text += fmt::format(", {} {} {}", to_string(arg.dims), to_string(arg.type), arg.layout_name());
@@ -111,7 +111,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend, int dev
     ops.of_task.push_back(signature(task, op));
     const std::string& text = ops.of_task.back();
     if (measured.contains(text) || !met.insert(text).second) continue;
-    op.prepared = backend.bind(task.op, *task.form, device);
+    op.prepared = backend.bind(*task.op, *task.form, device);
     ops.all.push_back(std::move(op));
     ops.signatures.push_back(text);
   }

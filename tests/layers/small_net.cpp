@@ -162,7 +162,7 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   const auto after_task = [&](TaskId t) {
     const std::lock_guard lock(mutex);
     const Task& task = plan.tasks[t];
-    if (const auto* update = std::get_if<Update>(&task.op);
+    if (const auto* update = std::get_if<Update>(&*task.op);
         update != nullptr && task.kind == TaskKind::update) {
       auto use = task.uses.begin();
       for (const Update::Part& part : update->parts) {

@@ -128,7 +128,7 @@ TEST_CASE("a sum that goes to the convolution's input is not fused") {
 
 TEST_CASE("sums with factors, of one tensor with itself, or on another device are not fused") {
   SmallPlan factors;
-  factors.plan.tasks[factors.plan.tasks.size() - 2].op = EltwiseSum{kDims, {1, 2}};
+  factors.plan.tasks[factors.plan.tasks.size() - 2].op = OpDesc(EltwiseSum{kDims, {1, 2}});
   CHECK(factors.fused()["eltsum"] == 1);
   SmallPlan twice;
   twice.plan.tasks[twice.plan.tasks.size() - 2].uses[0].buffer = twice.part;
@@ -148,7 +148,7 @@ TEST_CASE("moments of what was changed after the convolution are taken afterward
 TEST_CASE("sums into a tensor that is there are written over it") {
   SmallPlan small;
   Task& sum = small.plan.tasks[small.plan.tasks.size() - 2];
-  sum.op = Accumulate{kDims};
+  sum.op = OpDesc(Accumulate{kDims});
   sum.uses = {{small.part, Access::read}, {small.other, Access::read_write}};
   small.plan.tasks.pop_back();
   CHECK(small.fused() == std::map<std::string, int>{{"zero", 3}, {"conv.forward+sum", 1}});

@@ -26,7 +26,7 @@ inline Plan plan_of(const std::vector<TaskSpec>& specs) {
     task.stream = spec.stream;
     for (const int after : spec.after) task.after.emplace_back(after);
     task.node = NodeId(spec.node);
-    task.op = FillZero{};
+    task.op = OpDesc(FillZero{});
     plan.tasks.push_back(std::move(task));
   }
   return plan;

@@ -91,7 +91,7 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
   expect_change("a range", [](Plan& p) { ++p.tasks.back().uses.back().begin; });
   expect_change("a number of an operation", [](Plan& p) {
     for (Task& task : p.tasks) {
-      if (auto* conv = std::get_if<ConvForward>(&task.op)) {
+      if (auto* conv = std::get_if<ConvForward>(&task.op.change())) {
         ++conv->g.pad.x;
         return;
       }
@@ -100,8 +100,8 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
   const auto expect_other_windows = [&](const char* what, const auto& change) {
     expect_change(what, [&](Plan& p) {
       for (Task& task : p.tasks) {
-        if (auto* conv = std::get_if<ConvForward>(&task.op)) change(conv->g);
-        if (auto* pool = std::get_if<PoolForward>(&task.op)) change(pool->g);
+        if (auto* conv = std::get_if<ConvForward>(&task.op.change())) change(conv->g);
+        if (auto* pool = std::get_if<PoolForward>(&task.op.change())) change(pool->g);
       }
     });
   };

@@ -63,14 +63,14 @@ TEST_CASE("the step of a shard adds up a sum for each host") {
   const Plan& plan = net.plan(Phase::train, 64);
   int parts = 0, own = 0;
   for (const Task& task : plan.tasks) {
-    if (const auto* sums = std::get_if<SumRuns>(&task.op)) {
+    if (const auto* sums = std::get_if<SumRuns>(&*task.op)) {
       CHECK(task.kind == TaskKind::reduce);
       const int devices = hosts[static_cast<std::size_t>(plan.topology.host(task.device))];
       for (const SumRuns::Run& run : sums->runs) CHECK(run.sources == devices);
       for (const BufferUse& use : task.uses)
         CHECK(plan.topology.host(plan.buffers[use.buffer].device) == plan.topology.host(task.device));
     }
-    const auto* update = std::get_if<Update>(&task.op);
+    const auto* update = std::get_if<Update>(&*task.op);
     if (update == nullptr) continue;
     std::size_t use = 0;
     for (const Update::Part& part : update->parts) {
@@ -91,7 +91,7 @@ TEST_CASE("the step of a shard adds up a sum for each host") {
 TEST_CASE("a host whose other devices have no images gives its gradient itself") {
   PlannedNet net = net_on("lenet", {2, 2});
   for (const Task& task : net.plan(Phase::train, 3).tasks) {
-    const auto* sums = std::get_if<SumRuns>(&task.op);
+    const auto* sums = std::get_if<SumRuns>(&*task.op);
     if (sums == nullptr) continue;
     CHECK(net.plan(Phase::train, 3).topology.host(task.device) == 0);
   }
@@ -135,13 +135,13 @@ TEST_CASE("hosts with a device each tell each other of costs that are not finite
           if (knows.contains(sender.uses[k].buffer))
             knows[task.uses[k].buffer] = knows[sender.uses[k].buffer];
       }
-      if (std::holds_alternative<AnyNonFinite>(task.op) && !is_message(task.kind)) {
+      if (std::holds_alternative<AnyNonFinite>(*task.op) && !is_message(task.kind)) {
         std::set<DeviceId> all;
         for (std::size_t k = 0; k + 1 < task.uses.size(); ++k)
           all.merge(std::set(knows.at(task.uses[k].buffer)));
         knows[task.uses.back().buffer] = all;
       }
-      if (!std::holds_alternative<Update>(task.op) || is_message(task.kind)) continue;
+      if (!std::holds_alternative<Update>(*task.op) || is_message(task.kind)) continue;
       CHECK(std::ssize(knows.at(task.uses[task.uses.size() - 2].buffer)) == hosts);
     }
   }

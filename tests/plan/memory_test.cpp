@@ -111,13 +111,13 @@ TEST_CASE("neurons work in place") {
       for (const Task& task : plan.tasks) {
         INFO(config << ": " << describe(plan, task, net.graph));
         // Other neurons need their input in backward.
-        const auto* neuron = std::get_if<NeuronForward>(&task.op);
+        const auto* neuron = std::get_if<NeuronForward>(&*task.op);
         if (neuron != nullptr && neuron_uses_output(neuron->f.kind)) {
           CHECK(task.uses[0].buffer == task.uses[1].buffer);
           ++seen;
         }
         // A gradient that comes from another device is copied, not written over.
-        if (std::holds_alternative<NeuronBackward>(task.op) && net.graph.gpu_count() == 1)
+        if (std::holds_alternative<NeuronBackward>(*task.op) && net.graph.gpu_count() == 1)
           CHECK(task.uses[1].buffer == task.uses[2].buffer);
       }
     }

@@ -136,7 +136,7 @@ TEST_CASE("plans in bf16 are right: copies of weights are made anew after every 
       for (BufferUse& use : task.uses) {
         if (use.access != Access::read) continue;
         for (const Task& earlier : net.plan(Phase::train, 16).tasks) {
-          if (!std::holds_alternative<Reorder>(earlier.op) || earlier.uses[1].buffer != use.buffer) continue;
+          if (!std::holds_alternative<Reorder>(*earlier.op) || earlier.uses[1].buffer != use.buffer) continue;
           const BufferId weights = earlier.uses[0].buffer;
           if (bad.buffers[weights].kind != BufferKind::weights) continue;
           const BufferId copy = first_copy.try_emplace(weights, use.buffer).first->second;
@@ -157,8 +157,8 @@ TEST_CASE("in bf16 plans weights lie as their gradients do: nothing is reordered
   int gradients = 0;
   for (const Task& task : plan.tasks) {
     for (const BufferUse& use : task.uses) {
-      if (use.access != Access::read) made_by[use.buffer] = task.op;
-      if (!std::holds_alternative<Update>(task.op) || use.access != Access::read) continue;
+      if (use.access != Access::read) made_by[use.buffer] = *task.op;
+      if (!std::holds_alternative<Update>(*task.op) || use.access != Access::read) continue;
       if (plan.buffers[use.buffer].kind != BufferKind::weights_gradient) continue;
       INFO(plan.buffers[use.buffer].name);
       CHECK_FALSE(std::holds_alternative<Reorder>(made_by.at(use.buffer)));
@@ -176,7 +176,7 @@ int reads_of_rounded(const Plan& plan) {
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[use.buffer];
       if (b.kind == BufferKind::rounded && use.access == Access::read) ++reads;
-      const bool converts = std::holds_alternative<Reorder>(task.op) && b.kind == BufferKind::weights;
+      const bool converts = std::holds_alternative<Reorder>(*task.op) && b.kind == BufferKind::weights;
       CHECK_FALSE(converts);
     }
   }
@@ -186,7 +186,7 @@ int reads_of_rounded(const Plan& plan) {
 /// Returns the plan with an operation in `t` that does not round what use `k` writes.
 Plan without_rounding(Plan plan, TaskId t, std::size_t k) {
   Task& task = plan.tasks[t];
-  if (auto* update = std::get_if<Update>(&task.op)) {
+  if (auto* update = std::get_if<Update>(&task.op.change())) {
     std::size_t at = 0;
     for (Update::Part& part : update->parts) {
       const std::size_t count = part.arguments();
@@ -194,14 +194,14 @@ Plan without_rounding(Plan plan, TaskId t, std::size_t k) {
       at += count;
     }
   }
-  if (auto* copies = std::get_if<CopyRuns>(&task.op)) {
+  if (auto* copies = std::get_if<CopyRuns>(&task.op.change())) {
     std::size_t rounded = 2 * copies->runs.size();
     for (CopyRuns::Run& run : copies->runs)
       if (run.rounds && rounded++ == k) run.rounds = false;
   }
   task.uses.erase(task.uses.begin() + static_cast<std::ptrdiff_t>(k));
   task.form.change().args.erase(task.form->args.begin() + static_cast<std::ptrdiff_t>(k));
-  REQUIRE(task.uses.size() == arguments(task.op).size());
+  REQUIRE(task.uses.size() == arguments(*task.op).size());
   return plan;
 }
 
@@ -540,8 +540,8 @@ TEST_CASE("tasks that do the same share the form of their operation") {
   const Plan& plan = net.plan(Phase::train, 64);
   std::set<const OpForm*> convolutions, products;
   for (const Task& task : plan.tasks) {
-    if (std::holds_alternative<ConvForward>(task.op)) convolutions.insert(&*task.form);
-    if (std::holds_alternative<InnerProductForward>(task.op)) products.insert(&*task.form);
+    if (std::holds_alternative<ConvForward>(*task.op)) convolutions.insert(&*task.form);
+    if (std::holds_alternative<InnerProductForward>(*task.op)) products.insert(&*task.form);
   }
   CHECK(convolutions.size() == 5);
   CHECK(products.size() == 3);
