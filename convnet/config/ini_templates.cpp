@@ -1,6 +1,7 @@
 #include "convnet/config/ini_templates.h"
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <set>
 #include <string>
@@ -329,12 +330,19 @@ class TemplateUser {
     for (const std::string& item : split_arguments(list)) {
       const std::size_t equals = item.find('=');
       const std::string key(trim(std::string_view(item).substr(0, equals)));
-      if (equals == std::string::npos || key.empty())
+      if (equals == std::string::npos || !is_key(key))
         return wrong("'type' expects KEY=VALUE between its brackets, not " + excerpt(item));
       if (raw.index.contains(lower(key))) return wrong(excerpt(key) + " is given twice");
       set(raw, {lower(key), key, std::string(trim(std::string_view(item).substr(equals + 1))), call.where});
     }
     return true;
+  }
+
+  /// Returns whether a line of a file could begin with this key.
+  static bool is_key(const std::string& text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+    });
   }
 
   /// Splits at commas outside of brackets.

@@ -74,6 +74,9 @@ struct Node : NodeOrigin, NodeGradient {
   int parts() const {
     return division.gpus.empty() ? 1 : static_cast<int>(division.gpus.size() / gpus.size());
   }
+  /// Returns whether it computes all outputs of its layer: it is neither a part of a divided layer, nor what
+  /// gathers the parts.
+  bool is_whole_layer() const { return !division.gather && !division.whole; }
   /// Returns "net.cfg:7: layer 'conv1'", the beginning of a message about the layer.
   std::string place_text() const;
   DeviceId device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }

@@ -24,8 +24,7 @@ std::vector<Regressor> find_regressors(const Graph& graph, const std::vector<Mat
       continue;
     // A map or a vector: other than the images, targets are numbers in either case.
     const std::int64_t size = targets->layer->output.size();
-    if (outputs->division.gather || outputs->division.whole || outputs->layer->output.size() != size)
-      continue;
+    if (!outputs->is_whole_layer() || outputs->layer->output.size() != size) continue;
     regressors.push_back({node.name, outputs->section, targets->section, names_of_outputs(matrices, size)});
   }
   return regressors;

@@ -246,6 +246,9 @@ TEST_CASE("mistakes in uses name the template", "[templates]") {
   CHECK(use("type=pair(bn=b, filters=1, bn=c)\n") == "net.cfg:12: section 'x': 'bn' is given twice");
   CHECK(use("type=pair(bn=b, 3)\nfilters=1\n") ==
         "net.cfg:12: section 'x': 'type' expects KEY=VALUE between its brackets, not '3'");
+  // Such keys could not be written as lines of a flat file.
+  CHECK(use("type=pair(a:b=3)\n").ends_with("expects KEY=VALUE between its brackets, not 'a:b=3'"));
+  CHECK(use("type=pair([b]=3)\n").ends_with("expects KEY=VALUE between its brackets, not '[b]=3'"));
   CHECK(use("type=pair(bn=b, filters=1\n").ends_with("'type' lacks a ')' at its end: NAME(KEY=VALUE, …)"));
   CHECK(error_of("[x]\nrepeat=2\n") ==
         "net.cfg:1: section 'x': stands there twice, the first time from net.cfg:1; the names of a "

@@ -260,7 +260,7 @@ TEST_CASE("a vector that a layer wants as blocked maps is reordered once for all
   const Plan& plan = net.prepare(Phase::train, 4);
   std::map<std::string, int> read_as;
   for (const Task& task : plan.tasks) {
-    if (!std::holds_alternative<Reorder>(task.op)) continue;
+    if (!std::holds_alternative<Reorder>(*task.op)) continue;
     const Buffer& to = plan.buffers[task.uses[1].buffer];
     if (to.name.starts_with("flat")) ++read_as[to_string(to.desc.dims)];
   }
