@@ -56,16 +56,13 @@ std::vector<int> sharing_cache(const std::filesystem::path& system, int core) {
 
 std::vector<CoreGroup> core_groups(const std::string& mask, const std::string& root) {
   const std::filesystem::path system = root + "/sys/devices/system";
-  const auto granted = [&](int core) {
-    return static_cast<std::size_t>(core) < mask.size() && mask[static_cast<std::size_t>(core)] == '1';
-  };
   std::map<int, int> node_of, cache_of;  // the first core with a cache stands for it
   for (const int node : kernel_list(system / "node" / "online"))
     for (const int core : kernel_list(system / "node" / ("node" + std::to_string(node)) / "cpulist"))
       node_of.emplace(core, node);
   std::map<std::pair<int, int>, CoreGroup> groups;  // by node and cache
   for (int core = 0; core < std::min(kCoreLimit, static_cast<int>(mask.size())); ++core) {
-    if (!granted(core)) continue;
+    if (mask[static_cast<std::size_t>(core)] != '1') continue;
     if (!cache_of.contains(core))
       for (const int other : sharing_cache(system, core)) cache_of.emplace(other, core);
     const int node = node_of[core];

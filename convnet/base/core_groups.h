@@ -21,7 +21,7 @@ std::vector<CoreGroup> core_groups(const std::string& mask, const std::string& r
 /// Returns how many NUMA nodes the groups are in.
 int numa_nodes(const std::vector<CoreGroup>& groups);
 
-/// What a device's threads are bound to.
+/// A place says to which cores the threads of a device are bound.
 struct CorePlace {
   std::vector<int> cores;  ///< empty: they are not bound
   int node = -1;           ///< the NUMA node of all of the cores; -1: there is no such node

@@ -174,8 +174,7 @@ std::vector<int> devices_of_hosts(const Processes& processes, const DeviceOption
 }  // namespace
 
 void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices) {
-  if (!given.contains("gpu") || devices.gpu == "all" || devices.gpu == "auto" || devices.gpu == "local")
-    return;
+  if (!given.contains("gpu") || DeviceOptions::is_word(devices.gpu)) return;
   const std::vector<int> ids = devices.gpus();
   const std::vector<int>& hosts = devices.devices_of_hosts;
   // A list for all hosts has the devices of one after those of the other.
@@ -252,11 +251,12 @@ std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devi
 }
 
 std::vector<CorePlace> core_places(const DeviceOptions& options, int devices) {
+  std::vector<CorePlace> places(static_cast<std::size_t>(devices));
+  const int on_cores = std::max(options.devices_on_cores, devices);
+  if (on_cores == 1) return places;  // one device is not bound, and the kernel need not be asked
   const std::vector<CoreGroup> groups = core_groups(own_cores().mask);
-  std::vector<CorePlace> places;
   for (int i = 0; i < devices; ++i)
-    places.push_back(
-        place_of_device(groups, options.devices_before + i, std::max(options.devices_on_cores, devices)));
+    places[static_cast<std::size_t>(i)] = place_of_device(groups, options.devices_before + i, on_cores);
   return places;
 }
 

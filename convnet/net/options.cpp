@@ -38,7 +38,7 @@ std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& ou
   out = text;
   std::vector<int> ids;
   // How many there are is not known here.
-  if (text == "all" || text == "auto" || text == "local") return "";
+  if (DeviceOptions::is_word(text)) return "";
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
     return "expects device numbers, like 0,1 or 0-3, or all, auto or local, not '" + text + "'";
   return parse_ids(text, ids);

@@ -79,6 +79,8 @@ struct DeviceOptions {
   int devices_on_cores = 0, devices_before = 0;
   bool operator==(const DeviceOptions&) const = default;
 
+  /// Returns whether `gpu` is a word that with_devices() replaces.
+  static bool is_word(const std::string& gpu) { return gpu == "all" || gpu == "auto" || gpu == "local"; }
   /// Returns physical device numbers in the order of --gpu; several hosts or processes may have the same
   /// ones. with_devices() must have replaced words. Throws InputError.
   std::vector<int> gpus() const;

@@ -178,7 +178,7 @@ void transpose_filters(Stream stream, const ConvGeometry& g, bool flip, const st
                                reinterpret_cast<const T*>(src), reinterpret_cast<T*>(dst)});
 }
 
-/// What Convolve does with the sums.
+/// An epilogue says what Convolve does with the sums.
 struct Epilogue {
   const float* bias = nullptr;
   bool accumulate = false, relu = false;

@@ -1,4 +1,4 @@
-// What tests can ask the emulated devices about.
+// Tests ask the emulated devices by these functions what they did.
 #pragma once
 
 #include <set>
