@@ -4,16 +4,21 @@
 #include <type_traits>
 
 #include "kernels/batch_norm_math.h"
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/moments.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
-typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
-typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
+/// As many as the channels that lie together in the layouts of the instruction set.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
+using Floats = Lanes<float, kLanes>;
+using Doubles = Lanes<double, kLanes>;
 
 /// A piece of a tensor that stays in the first-level cache: rows of up to kLanes numbers, `stride` apart. A
 /// lane holds values of one channel only.
@@ -45,7 +50,7 @@ class Cutting {
   /// Copies the values of a block's channels to the block's lanes. `per_channel` has channels() values.
   void spread(const std::vector<float>& per_channel, std::int64_t block, Floats& lanes) const {
     for (std::int64_t j = 0; j < kLanes; ++j)
-      lanes[j] = per_channel[static_cast<std::size_t>(channel(block, j))];
+      lanes.set(j, per_channel[static_cast<std::size_t>(channel(block, j))]);
   }
 
   /// Calls body(group, block) for all, in parallel.
@@ -63,7 +68,7 @@ class Cutting {
     if (columns_) {
       const std::int64_t column = block * kLanes;
       body(Strip{first * view_.padded_c + column, last(group) - first, view_.padded_c,
-                 std::min(kLanes, view_.padded_c - column)});
+                 std::min<std::int64_t>(kLanes, view_.padded_c - column)});
       return;
     }
     const std::int64_t plane = view_.spatial * view_.block;
@@ -91,8 +96,7 @@ constexpr std::int64_t kReducedImages = 8;  // images of a group whose values ar
 template <class Body>
 void for_rows(const Strip& s, const Body& body) {
   if (s.lanes == kLanes) {
-    for (std::int64_t r = 0; r < s.rows; ++r)
-      body(s.offset + r * s.stride, std::integral_constant<std::size_t, kLanes>{});
+    for (std::int64_t r = 0; r < s.rows; ++r) body(s.offset + r * s.stride, AllLanes<kLanes>{});
   } else {
     for (std::int64_t r = 0; r < s.rows; ++r)
       body(s.offset + r * s.stride, static_cast<std::size_t>(s.lanes));
@@ -103,7 +107,7 @@ void for_rows(const Strip& s, const Body& body) {
 template <class T, class Lanes>
 [[gnu::always_inline]] inline void add_floats(const T* addend, Lanes lanes, Floats& x) {
   Floats more;
-  load_floats<kLanes>(addend, lanes, more);
+  load_lanes(addend, lanes, more);
   x += more;
 }
 
@@ -128,7 +132,7 @@ void reduce_rows(const Strip& s, const Step& step, Sums& total) {
     for (; r < s.rows; ++r, at += s.stride) step(at, lanes, s0);
   };
   if (s.lanes == kLanes)
-    reduce(std::integral_constant<std::size_t, kLanes>{});
+    reduce(AllLanes<kLanes>{});
   else
     reduce(static_cast<std::size_t>(s.lanes));
   total.a = (s0.a + s1.a) + (s2.a + s3.a);
@@ -147,7 +151,7 @@ void strip_moments(const Strip& s, const T* src, Moments<Doubles>& m) {
       start,
       [=](std::int64_t at, auto lanes, Sums& sums) {
         Floats x;
-        load_floats<kLanes>(src + at, lanes, x);
+        load_lanes(src + at, lanes, x);
         sums.a += x;
       },
       values);
@@ -158,15 +162,15 @@ void strip_moments(const Strip& s, const T* src, Moments<Doubles>& m) {
       s,
       [=](std::int64_t at, auto lanes, Sums& sums) {
         Floats x;
-        load_floats<kLanes>(src + at, lanes, x);
+        load_lanes(src + at, lanes, x);
         x -= mean;
         sums.a += x;
         sums.b += x * x;
       },
       differences);
-  const Doubles offset = __builtin_convertvector(differences.a, Doubles) / static_cast<double>(rows);
-  m.mean = __builtin_convertvector(mean, Doubles) + offset;
-  m.squares = __builtin_convertvector(differences.b, Doubles) - offset * offset * static_cast<double>(rows);
+  const Doubles offset = to_doubles(differences.a) / static_cast<double>(rows);
+  m.mean = to_doubles(mean) + offset;
+  m.squares = to_doubles(differences.b) - offset * offset * static_cast<double>(rows);
   m.count = static_cast<double>(s.rows);
 }
 
@@ -191,8 +195,8 @@ ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_
   for (std::int64_t half = kLanes / 2; half >= period; half /= 2) {
     for (std::int64_t j = 0; j < half; ++j) {
       const double delta = whole.mean[j + half] - whole.mean[j];
-      whole.mean[j] += delta / 2;
-      whole.squares[j] += whole.squares[j + half] + delta * delta * (whole.count / 2);
+      whole.mean.set(j, whole.mean[j] + delta / 2);
+      whole.squares.set(j, whole.squares[j] + whole.squares[j + half] + delta * delta * (whole.count / 2));
     }
     whole.count *= 2;
   }
@@ -238,13 +242,17 @@ struct Normalisation {
 
   [[gnu::always_inline]] Floats operator()(const Floats& x) const { return (x - mean) * slope + shift; }
   /// Returns the gradient of the normalised values, given the gradient of their relu.
-  [[gnu::always_inline]] Floats below_relu(const Floats& x, Floats gradient) const {
+  [[gnu::always_inline]] Floats below_relu(const Floats& x, const Floats& gradient) const {
+    return Floats::each(
+        [](const Floats::Part& y, Floats::Part dy) {
 #if defined(__AVX512F__)
-    // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is a
-    // third slower.
-    asm("" : "+v"(gradient));
+          // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is
+          // a third slower.
+          asm("" : "+v"(dy));
 #endif
-    return (*this)(x) > 0 ? gradient : Floats{};
+          return y > 0 ? dy : Floats::Part{};
+        },
+        (*this)(x), gradient);
   }
 };
 
@@ -296,15 +304,15 @@ GradientSums gradient_sums(const Cutting& cut, const T* src, const T* diff_dst,
           strip,
           [=](std::int64_t at, auto lanes, Sums& sums) {
             Floats x, d;
-            load_floats<kLanes>(src + at, lanes, x);
-            load_floats<kLanes>(diff_dst + at, lanes, d);
+            load_lanes(src + at, lanes, x);
+            load_lanes(diff_dst + at, lanes, d);
             d = gradient(x, d);
             sums.a += d;
             sums.b += d * (x - center);
           },
           total);
-      dy += __builtin_convertvector(total.a, Doubles);
-      dy_x += __builtin_convertvector(total.b, Doubles);
+      dy += to_doubles(total.a);
+      dy_x += to_doubles(total.b);
     });
     for (std::int64_t j = 0; j < kLanes; ++j) {
       const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
@@ -333,7 +341,9 @@ template <class Op>
 TensorDesc images_of(const Op& op, const LayoutHints& hints) {
   if (op.dims.size() != 2 && op.dims.size() != 4)
     throw std::logic_error("bnorm: " + to_string(op.dims) + " is not (N,C[,H,W])");
-  return walkable(op.dims, hints);
+  TensorDesc tensor = walkable(op.dims, hints);
+  if (kLanes % activation_view(tensor)->block != 0) tensor.layout = nullptr;
+  return tensor;
 }
 
 }  // namespace
@@ -380,11 +390,12 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
             cut.for_strips(group, block, [&](const Strip& strip) {
               for_rows(strip, [=](std::int64_t at, auto lanes) {
                 Floats x;
-                load_floats<kLanes>(src + at, lanes, x);
+                load_lanes(src + at, lanes, x);
                 x = normalised(x);
                 if constexpr (adds()) add_floats(addend + at, lanes, x);
-                if constexpr (floor()) x = x < 0 ? Floats{} : x;  // keeps NaN
-                store_floats<kLanes>(dst + at, lanes, x);
+                if constexpr (floor())  // keeps NaN
+                  x = Floats::each([](const Floats::Part& y) { return y < 0 ? Floats::Part{} : y; }, x);
+                store_lanes(dst + at, lanes, x);
               });
             });
           });
@@ -479,12 +490,12 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
             cut.for_strips(group, block, [&](const Strip& strip) {
               for_rows(strip, [=](std::int64_t at, auto lanes) {
                 Floats x, dy;
-                load_floats<kLanes>(src + at, lanes, x);
-                load_floats<kLanes>(diff_dst + at, lanes, dy);
+                load_lanes(src + at, lanes, x);
+                load_lanes(diff_dst + at, lanes, dy);
                 if constexpr (masked()) dy = normalised.below_relu(x, dy);
                 Floats dx = normalised.slope * dy + (offset + drag * (x - normalised.mean));
                 if constexpr (adds()) add_floats(addend + at, lanes, dx);
-                store_floats<kLanes>(diff_src + at, lanes, dx);
+                store_lanes(diff_src + at, lanes, dx);
               });
             });
           });

@@ -1,7 +1,7 @@
 // Vectors in registers, and transposition of matrices with 16 rows to matrices with 16 columns and back.
 #pragma once
 
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -71,7 +71,27 @@ template <>
   stored = (Vector<std::uint16_t, 16>::Type)_mm512_maskz_cvtepi32_epi16(
       all, _mm512_maskz_srli_epi32(all, rounded, 16));
 }
-#else
+#endif
+#if defined(__AVX2__)
+template <>
+[[gnu::always_inline]] inline void widen<8>(const Vector<std::uint16_t, 8>::Type& stored,
+                                            Vector<float, 8>::Type& v) {
+  v = (Vector<float, 8>::Type)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)stored), 16);
+}
+template <>
+[[gnu::always_inline]] inline void narrow<8>(const Vector<float, 8>::Type& v,
+                                             Vector<std::uint16_t, 8>::Type& stored) {
+  const auto bits = (__m256i)v;
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i nan = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i is_nan = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
+  const __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, nan, is_nan), 16);
+  stored = (Vector<std::uint16_t, 8>::Type)_mm_packus_epi32(_mm256_castsi256_si128(upper),
+                                                            _mm256_extracti128_si256(upper, 1));
+}
+#endif
+#if !defined(__AVX512BW__)
 /// The general function is ten times slower where a vector is longer than a register.
 template <>
 [[gnu::always_inline]] inline void narrow<16>(const Vector<float, 16>::Type& v,
