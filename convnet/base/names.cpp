@@ -18,9 +18,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   for (std::size_t i = 0; i < a.size(); ++i) {
     before.swap(above);
     above.swap(row);
-    // Cells farther than `limit` from the diagonal hold larger distances, and are left at limit + 1.
+    // Cells farther than `limit` from the diagonal would hold larger distances. Only the nearest of them are
+    // read.
     const std::size_t first = i < limit ? 0 : i - limit, last = std::min(b.size(), i + limit + 1);
-    std::fill(row.begin(), row.end(), limit + 1);
+    const auto begin = row.begin() + static_cast<std::ptrdiff_t>(first);
+    std::fill(begin, begin + static_cast<std::ptrdiff_t>(std::min(last + 2, row.size()) - first), limit + 1);
     std::size_t smallest = limit + 1;
     if (first == 0) smallest = row[0] = i + 1;
     for (std::size_t j = first; j < last; ++j) {

@@ -3,7 +3,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
@@ -77,14 +77,14 @@ void multiply(const T* __restrict a, const T* __restrict b, std::int64_t count, 
 // The maps that are stored together as a block are a run of memory, whose number i belongs to map i % block.
 // Blocks divide kLanes, so each lane of a row of kLanes numbers belongs to one map.
 constexpr int kLanes = 16;
-using Floats = Vector<float, kLanes>::Type;
-using Doubles = Vector<double, kLanes>::Type;
+using Floats = Lanes<float, kLanes>;
+using Doubles = Lanes<double, kLanes>;
 
 /// Calls body(position, numbers) for a run's rows of kLanes numbers; the last one may have fewer.
 template <class Body>
 void for_rows_of(std::int64_t run, const Body& body) {
   std::int64_t at = 0;
-  for (; at + kLanes <= run; at += kLanes) body(at, std::integral_constant<std::size_t, kLanes>{});
+  for (; at + kLanes <= run; at += kLanes) body(at, AllLanes<kLanes>{});
   if (at < run) body(at, static_cast<std::size_t>(run - at));
 }
 
@@ -198,14 +198,13 @@ Prepared prepare(const EltwiseProduct& op, const LayoutHints& hints) {
           const T *a = as<T>(args[0]), *b = as<T>(args[1]);
           T* dst = as<T>(args[2]);
           for_blocks(view, [=](std::int64_t map, std::int64_t maps_here, std::int64_t offset) {
-            Floats factors{};
+            Floats factors;
             for (int lane = 0; lane < kLanes; ++lane)
-              if (lane % view.block < maps_here) factors[lane] = to_float(b[map + lane % view.block]);
+              if (lane % view.block < maps_here) factors.set(lane, to_float(b[map + lane % view.block]));
             for_rows_of(view.spatial * view.block, [&](std::int64_t at, auto numbers) {
               Floats v;
-              load_floats<kLanes>(a + offset + at, numbers, v);
-              v *= factors;
-              store_floats<kLanes>(dst + offset + at, numbers, v);
+              load_lanes(a + offset + at, numbers, v);
+              store_lanes(dst + offset + at, numbers, v * factors);
             });
           });
         });
@@ -220,12 +219,12 @@ Prepared prepare(const MapProductSums& op, const LayoutHints& hints) {
           const T *a = as<T>(args[0]), *b = as<T>(args[1]);
           T* sums = as<T>(args[2]);
           for_blocks(view, [=](std::int64_t map, std::int64_t maps_here, std::int64_t offset) {
-            Doubles total{};
+            Doubles total;
             for_rows_of(view.spatial * view.block, [&](std::int64_t at, auto numbers) {
               Floats x, y;
-              load_floats<kLanes>(a + offset + at, numbers, x);
-              load_floats<kLanes>(b + offset + at, numbers, y);
-              total += __builtin_convertvector(x, Doubles) * __builtin_convertvector(y, Doubles);
+              load_lanes(a + offset + at, numbers, x);
+              load_lanes(b + offset + at, numbers, y);
+              total += to_doubles(x) * to_doubles(y);
             });
             for (std::int64_t m = 0; m < maps_here; ++m) {
               double sum = 0;

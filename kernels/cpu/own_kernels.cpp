@@ -32,11 +32,16 @@ Prepared prepare_own_winograd(const OpDesc& op, DataType type) {
       op);
 }
 
+Prepared prepare_own_filter_gradients(const ConvBackwardWeights& op, DataType type) {
+  if (Prepared depthwise = own::prepare_depthwise(op, type)) return depthwise;
+  return own::prepare_few_maps(op, type);
+}
+
 }  // namespace
 
 extern "C" const OwnKernels CONVNET_OWN_KERNELS;  // C linkage: CMake keeps the symbol by its name
 const OwnKernels CONVNET_OWN_KERNELS = {
-    prepare_own,        prepare_own_winograd,    own::prepare_depthwise,     own::prepare_reorder,
+    prepare_own,        prepare_own_winograd,    prepare_own_filter_gradients, own::prepare_reorder,
     own::round_factors, own::measure_peak_flops, own::measure_copy_bandwidth};
 
 }  // namespace convnet::cpu

@@ -17,9 +17,9 @@ struct OwnKernels {
   /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if the instruction set has no
   /// vector products of `type`, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
-  /// Prepares gradients of the filters of depthwise convolutions (depthwise.cpp). Returns null for other
-  /// convolutions, and where the library is as fast.
-  Prepared (*prepare_depthwise)(const ConvBackwardWeights& op, DataType type);
+  /// Prepares gradients of the filters of depthwise convolutions (depthwise.cpp), and of those of few maps
+  /// (few_maps.cpp). Returns null for other convolutions, and where the library is as fast.
+  Prepared (*prepare_filter_gradients)(const ConvBackwardWeights& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
   /// Rounds factors of products to bf16, but stores them as f32.
@@ -109,6 +109,7 @@ Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);
 Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type);
+Prepared prepare_few_maps(const ConvBackwardWeights& op, DataType type);
 
 double measure_peak_flops(int threads, DataType factors);
 double measure_copy_bandwidth(int threads);

@@ -24,6 +24,8 @@ namespace {
 /// The pixels [begin, end) of one side that window `i` covers, and the window's origin.
 struct Extent {
   std::int64_t origin, begin, end;
+
+  bool covers(std::int64_t pixels) const { return begin == 0 && end == pixels; }
 };
 Extent extent(const WindowLine& line, std::int64_t i) {
   const std::int64_t origin = line.origin(i);
@@ -232,11 +234,27 @@ void forward_plane(const PoolForward& op, const T* src, T* dst, [[maybe_unused]]
   });
 }
 
+/// Returns whether there is one window, which has all pixels.
+bool covers_plane(const PoolGeometry& g) {
+  return g.oh == 1 && g.ow == 1 && extent(g.rows(), 0).covers(g.h) && extent(g.columns(), 0).covers(g.w);
+}
+/// Computes the gradient of a plane with such a window.
+template <int Block, class T>
+void spread_average(const PoolGeometry& g, const T* diff_dst, T* diff_src) {
+  Float<Block> share;
+  load_floats<Block>(diff_dst, Block, share);
+  if (!g.sum) share /= static_cast<float>(g.h * g.w);
+  for (std::int64_t i = 0; i < g.h * g.w; ++i) store_floats<Block>(diff_src + i * Block, Block, share);
+}
+
 /// Gradients that are stored as bf16 are summed in f32, so that each sum is rounded only once.
 template <PoolKind Kind, int Size, int Block, class Position, class T>
 void backward_plane(const PoolGeometry& g, const T* diff_dst, [[maybe_unused]] const void* positions,
                     T* diff_src, float* sums) {
   const std::int64_t count = g.h * g.w * Block;
+  if constexpr (Kind == PoolKind::average && Size == 0) {
+    if (covers_plane(g)) return spread_average<Block>(g, diff_dst, diff_src);
+  }
   if constexpr (std::is_same_v<T, float>) sums = diff_src;
   std::fill_n(sums, count, 0.0F);
   for_each_window<Size>(g, [=, only_sum = g.sum](auto size, std::int64_t o, const Window& window) {

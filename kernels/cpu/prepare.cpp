@@ -66,7 +66,7 @@ bool fuses(const OpDesc& op, DataType type) {
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
   if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op)) {
-    if (Prepared own = own_kernels(set).prepare_depthwise(*gradient, type)) return own;
+    if (Prepared own = own_kernels(set).prepare_filter_gradients(*gradient, type)) return own;
   }
   if (lacks_products(set, op, type)) return prepare_in_f32(op, hints);
   if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;

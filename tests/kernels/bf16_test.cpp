@@ -403,6 +403,18 @@ TEST_CASE("depthwise convolutions give f32 gradients of weights for bf16 factors
   }
 }
 
+TEST_CASE("convolutions of few maps give f32 gradients of weights for bf16 factors") {
+  for (const std::int64_t filter : {3, 5, 7, 11}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const ConvGeometry g = test::conv(9, 3, 19, 17, 40, filter, stride, filter / 2);
+      const Values src = test::test_values(g.src(), 1), diff_dst = test::test_values(g.dst(), 4);
+      check(ConvBackwardWeights{g, false}, {src, diff_dst, {}}, 2,
+            test::reference_backward_weights(g, src, diff_dst),
+            {DataType::bf16, DataType::bf16, DataType::f32});
+    }
+  }
+}
+
 // oneDNN 2.6 does not write some gradients of bf16 weights in convolutions that it computes as they are
 // given.
 TEST_CASE("strided convolutions of images smaller than their filters write every gradient") {

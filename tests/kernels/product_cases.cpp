@@ -93,6 +93,12 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(3, 36, 5, 5, 40, 5, 1, 2),
       conv(2, 16, 6, 6, 10, 6),  // one output pixel
       conv(2, 32, 6, 7, 64, 3, 1, 1),
+      // Few maps, in whole blocks of outputs and others, and in more images than are summed together.
+      conv(9, 1, 28, 28, 32, 5, 1, 2),
+      conv(10, 3, 15, 13, 40, 5, 1, 2),
+      conv(3, 3, 17, 19, 24, 7, 2, 3),
+      conv(2, 4, 9, 11, 21, 3, 2, 1),
+      conv(2, 2, 24, 27, 9, 11, 4, 2),
       // Single pixels.
       conv(1, 50, 5, 7, 20, 1),
       conv(4, 8, 1, 1, 6, 1),
