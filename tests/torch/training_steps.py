@@ -23,15 +23,12 @@ import shutil
 import sys
 import tempfile
 
-from ready_nets import CLASSES, FULL_SIZE, model_of, numpy, run, torch, torchvision, write_safetensors
+from ready_nets import ALL, CLASSES, FULL_SIZE, model_of, numpy, run, torch, torchvision, write_safetensors
 
 STEPS, RATES, MOMENTUM, DECAY = 5, (1e-3, 1e-4, 1e-5, 1e-6), 0.9, 5e-4
 IMAGES, IMAGES_AT_FULL_SIZE = 32, 8
 TOLERANCE = 1e-3
-SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small"]
-ALL = ["alexnet", "vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2",
-       "wide_resnet101_2", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet", "mobilenet_v2", "mobilenet_v3_small",
-       "mobilenet_v3_large", "efficientnet_b0", "shufflenet_v2_x1_0"]
+SM
 
 
 def without_dropout(model):
