@@ -104,7 +104,8 @@ ConstantPtr folded_batch_norm(const OperatorCall& call) {
   // Before opset 14, an operator in training mode is one with outputs for the statistics.
   constexpr std::int64_t kHasMode = 14;
   if (call.integer("training_mode", 0) != 0 || (call.opset < kHasMode && call.node.outputs.size() > 1)) {
-    const double count = static_cast<double>(x.size() / maps);
+    const std::size_t of_each = x.size() / maps;
+    const auto count = static_cast<double>(of_each);
     std::ranges::fill(means, 0);
     std::ranges::fill(variances, 0);
     for (std::size_t i = 0; i < x.size(); ++i) means[map_of(i)] += static_cast<double>(x[i]) / count;
