@@ -14,8 +14,8 @@ precisions of PyTorch.
 
 Deep nets with batch norms amplify rounding from step to step until costs differ in the second digit. So a net whose costs differ by
 more than the tolerance trains again with a tenth of the rate, down to a thousandth: it must differ by less then. And wherever
-it differs more, so must PyTorch, within a factor of ten, because such differences are chaotic: in single precision, or in double precision from weights that are changed
-by less than single precision can tell.
+it differs more, so must PyTorch, within a factor of ten, because such differences are chaotic: in single precision, or in double
+precision from weights that are changed by less than single precision can tell.
 
 Exit code 77 (ctest: skipped) where PyTorch or torchvision is missing.
 """
