@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "convnet/onnx_import/operators.h"
+#include "convnet/onnx_import/stacks.h"
 
 namespace convnet {
 namespace {
@@ -120,13 +121,15 @@ std::vector<SourceValue> import_sum(OperatorCall& call) {
   return {sum(call, std::move(all), std::move(coeffs))};
 }
 
-/// Returns whether `b` has a number for each map of `a`: the axis of the maps, and 1 for the others.
+/// Returns whether `b` has a number for each map of `a`: the axes that count maps, and 1 for the others.
 bool has_factors(const NetSketch& net, const Activation& a, const Activation& b) {
   const FeatureShape &maps = net.shape(a.layer), &factors = net.shape(b.layer);
   if (!maps.image || factors.size() != maps.c || a.axes.size() != b.axes.size() || maps.c == 1) return false;
   for (std::size_t i = 0; i < a.axes.size(); ++i) {
-    const bool of_maps = joined(a.axes[i]) == joined(AxisDigits{{maps.c, maps.h * maps.w}});
-    if (of_maps ? joined(b.axes[i]) != AxisDigits{{maps.c, 1}} : !b.axes[i].empty()) return false;
+    AxisDigits of_factors;
+    if (counts_maps(a.axes[i], maps)) of_factors = a.axes[i];
+    for (Digit& digit : of_factors) digit.stride /= maps.h * maps.w;
+    if (joined(b.axes[i]) != joined(of_factors)) return false;
   }
   return true;
 }
@@ -255,6 +258,7 @@ std::vector<SourceValue> import_concat(OperatorCall& call) {
            rest == first_rest && shape.h == first.h && shape.w == first.w && shape.image == first.image;
   };
   if (!std::ranges::all_of(all, of_maps)) {
+    if (const std::optional<Activation> stack = stacked(call, all, axis - 1)) return {*stack};
     if (all[0].axes.size() != 3 || axis != 1)
       throw CannotImport("it concatenates along another axis than that of the maps");
     for (Activation& a : all) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "convnet/onnx_import/operators.h"
+#include "convnet/onnx_import/reduced_constants.h"
 
 namespace convnet {
 namespace {
@@ -426,17 +427,6 @@ ConstantPtr folded_expand(const OperatorCall& call) {
   return expanded(call, call.constant(0), common_dims(call, call.constant(0).dims, shape.integers()));
 }
 
-/// ReduceProd and ReduceSum of all numbers of a vector.
-ConstantPtr folded_reduce(const OperatorCall& call) {
-  const Constant& c = call.constant(0);
-  if (c.dims.size() != 1 || c.is_float())
-    throw CannotImport("it reduces constants in a way that is not known");
-  const Binary& f = binary_functions().at(call.node.op == "ReduceProd" ? "Mul" : "Add");
-  const Integer start = call.node.op == "ReduceProd" ? 1 : 0;
-  const Integer result = std::accumulate(c.integers().begin(), c.integers().end(), start, f.of_integers);
-  return make_constant(call.integer("keepdims", 1) != 0 ? Dims{1} : Dims{}, std::vector<Integer>{result});
-}
-
 /// min(max(x, low), high), as exporters compute paddings.
 ConstantPtr folded_clip(const OperatorCall& call) {
   ConstantPtr result = call.constant_pointer(0);
@@ -476,6 +466,8 @@ const std::map<std::string, ConstantPtr (*)(const OperatorCall&)>& folding_funct
       {"Expand", folded_expand},
       {"ReduceProd", folded_reduce},
       {"ReduceSum", folded_reduce},
+      {"ReduceMean", folded_reduce},
+      {"BatchNormalization", folded_batch_norm},
       {"Identity", folded_identity},
       {"Clip", folded_clip},
       {"Not", folded_not}};

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "convnet/base/printable.h"
 #include "convnet/onnx_import/operators.h"
+#include "convnet/onnx_import/stacks.h"
 
 namespace convnet {
 namespace {
@@ -132,6 +134,9 @@ std::vector<SourceValue> import_softmax(OperatorCall& call) {
   bool vector = axis > 0 && a.in_order();
   for (std::size_t i = 1; i < rank; ++i)
     if (i != axis && !(from_axis_on && i > axis)) vector = vector && a.axes[i - 1].empty();
+  if (!vector && !from_axis_on && axis > 0 && call.node.op == "Softmax") {
+    if (std::optional<Activation> parts = softmax_of_parts(call, axis - 1)) return {*parts};
+  }
   if (!vector) throw CannotImport("it is not over all numbers of an image, as that of a layer is");
   SketchLayer layer{"softmax", {a.layer}, {a.size(), 1, 1, false}, {}, {}, {}, {}};
   const FeatureShape shape = layer.shape;

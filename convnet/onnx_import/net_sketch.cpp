@@ -191,9 +191,27 @@ SketchId NetSketch::add_product(SketchId a, SketchId b) {
   return add({"eltmul", {a, b}, shape(a), {}, {}, {}, {}});
 }
 
+std::optional<SketchId> NetSketch::part_of_concat(SketchId layer, std::int64_t start,
+                                                  std::int64_t maps) const {
+  if (layers_[layer].type != "concat") return std::nullopt;
+  std::int64_t first = 0;
+  for (const SketchId input : layers_[layer].inputs) {
+    if (first == start && shape(input).c == maps) return input;
+    first += shape(input).c;
+  }
+  return std::nullopt;
+}
+
 SketchId NetSketch::add_slice(SketchId input, std::int64_t start, std::int64_t maps) {
   const FeatureShape in = shape(input);
   if (start == 0 && maps == in.c) return input;
+  if (const std::optional<SketchId> part = part_of_concat(input, start, maps)) return *part;
+  if (layers_[input].type == "eltmul") {
+    // Parts of a product of concatenations are products of parts.
+    const auto a = part_of_concat(layers_[input].inputs[0], start, maps),
+               b = part_of_concat(layers_[input].inputs[1], start, maps);
+    if (a && b) return add_product(*a, *b);
+  }
   SketchLayer slice{"slice", {input}, {maps, in.h, in.w, in.image}, {}, {}, {}, {}};
   if (start > 0) slice.keys.emplace_back("start", std::to_string(start));
   if (start + maps < in.c) slice.keys.emplace_back("maps", std::to_string(maps));

@@ -97,6 +97,8 @@ class NetSketch {
   std::optional<SketchId> gated(SketchId x, SketchId gate);
 
   std::vector<SketchLayer> layers_;
+  /// Returns the input of a concatenation that some of its maps are; nullopt if there is none.
+  std::optional<SketchId> part_of_concat(SketchId layer, std::int64_t start, std::int64_t maps) const;
   /// Add layers with the maps from `start` on, and with any maps in any order.
   SketchId add_slice(SketchId input, std::int64_t start, std::int64_t maps);
   SketchId add_convolution_of_ones(SketchId input, const std::vector<std::int64_t>& maps);

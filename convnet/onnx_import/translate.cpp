@@ -117,7 +117,7 @@ class Translation {
     for (const auto& [name, tensor] : model.tensors)
       if (tensor.constant) stored += tensor.constant->count();
     constexpr std::int64_t kAlways = 1 << 22;
-    numbers_left_ = kAlways + 4 * stored;
+    numbers_left_ = kAlways + 8 * stored;
   }
 
   void set(const std::string& tensor, SourceValue value) { values_[tensor] = std::move(value); }

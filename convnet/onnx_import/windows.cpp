@@ -7,6 +7,7 @@
 
 #include "convnet/base/printable.h"
 #include "convnet/onnx_import/operators.h"
+#include "convnet/onnx_import/stacks.h"
 
 namespace convnet {
 namespace {
@@ -279,7 +280,8 @@ std::vector<SourceValue> import_global_pool(OperatorCall& call) {
   return {pooled_whole(call, call.node.op == "GlobalMaxPool" ? "max" : "avg")};
 }
 
-/// ReduceMean and ReduceMax of the pixels of maps, in any order of the axes.
+/// ReduceMean, ReduceMax and ReduceSum of the pixels of maps, in any order of the axes, and ReduceSum of a
+/// stack.
 std::vector<SourceValue> import_reduce(OperatorCall& call) {
   const Activation& a = call.activation(0);
   const FeatureShape& stored = call.net.shape(a.layer);
@@ -287,7 +289,11 @@ std::vector<SourceValue> import_reduce(OperatorCall& call) {
   if (!given) throw CannotImport("it reduces all axes");
   std::vector<bool> reduced(a.axes.size() + 1, false);
   for (const std::int64_t axis : *given) reduced[OperatorCall::axis(axis, reduced.size())] = true;
-  const bool keeps = call.integer("keepdims", 1) != 0;
+  const bool keeps = call.integer("keepdims", 1) != 0, sums = call.node.op == "ReduceSum";
+  if (sums && given->size() == 1 && !reduced[0]) {
+    const auto axis = static_cast<std::size_t>(std::ranges::find(reduced, true) - reduced.begin());
+    if (const std::optional<Activation> sum = sum_of_parts(call, axis - 1, keeps)) return {*sum};
+  }
   Activation rest{a.layer, a.images, {}}, pixels = rest;
   Dims dims = {a.images};
   for (std::size_t i = 0; i < a.axes.size(); ++i) {
@@ -311,7 +317,9 @@ std::vector<SourceValue> import_reduce(OperatorCall& call) {
   const char* kind = call.node.op == "ReduceMax" ? "max" : "avg";
   const SourceValue pooled =
       pixels.size() == 1 ? SourceValue(a) : add_pool(call, a.layer, kind, w, stored, false, 1, a.images);
-  return {reshaped(std::get<Activation>(pooled), dims)};
+  Activation result = reshaped(std::get<Activation>(pooled), dims);
+  if (sums) result.layer = call.net.add_linear(result.layer, static_cast<double>(pixels.size()), 0);
+  return {result};
 }
 
 std::vector<SourceValue> import_pad(OperatorCall& call) {
@@ -388,6 +396,7 @@ const std::vector<KnownOperator>& window_operators() {
       {"GlobalMaxPool", import_global_pool},
       {"ReduceMean", import_reduce},
       {"ReduceMax", import_reduce},
+      {"ReduceSum", import_reduce},
       {"Pad", import_pad},
   };
   return all;

@@ -157,7 +157,7 @@ OPERATORS = {
     "LRN": lrn,
     "Max": lambda *xs: functools.reduce(np.maximum, xs),
     "MaxPool": lambda x, **a: pool(x, largest=True, **a),
-    "ReduceSum": lambda x, axes, *, keepdims: x.sum(tuple(axes), keepdims=bool(keepdims)),
+    "ReduceSum": lambda x, axes, *, keepdims=1: x.sum(tuple(axes), keepdims=bool(keepdims)),
     "Relu": lambda x: np.maximum(x, 0),
     "Reshape": reshaped,
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),

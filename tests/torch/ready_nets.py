@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
 """Gives the ready nets of configs/ random weights of torchvision's models by --init-from, and compares the numbers below the
-softmax of both on random images. Usage: ready_nets.py CONVNET [NET…]; without names it tries small ones.
+softmax on random images: those of `convnet predict`, those of torchvision's model, and those that onnxruntime computes of the file
+that `convnet export` writes.
+
+    ready_nets.py CONVNET [NET…]
+
+Without names it tries small nets. --all stands for every net that torchvision has, too. It prints a table, with the largest
+difference as a part of the largest number. onnxruntime's columns are empty where it cannot be imported.
 
 Exit code 77 (ctest: skipped) where PyTorch or torchvision is missing.
 """
@@ -13,10 +19,14 @@ import subprocess
 import sys
 import tempfile
 
-IMAGES, CLASSES, TOLERANCE = 4, 7, 1e-4
+IMAGES, CLASSES, TOLERANCE = 20, 7, 1e-4
 SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "mobilenet_v2", "shufflenet_v2_x1_0"]
+ALL = ["alexnet", "vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2",
+       "wide_resnet101_2", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet", "mobilenet_v2", "mobilenet_v3_small",
+       "mobilenet_v3_large", "efficientnet_b0", "shufflenet_v2_x1_0"]
 # The first fully-connected layer of these nets is made for 224 pixels.
 FULL_SIZE = ("vgg", "alexnet")
+PAIRS = [("convnet", "PyTorch"), ("convnet", "onnxruntime"), ("onnxruntime", "PyTorch")]
 
 try:
     import numpy
@@ -26,11 +36,15 @@ except ImportError as error:
     print(f"SKIPPED: {sys.executable} cannot import torchvision ({error}); "
           "set CONVNET_TORCH_PYTHON to a Python that can")
     sys.exit(77)
+try:
+    import onnxruntime
+    onnxruntime.set_default_logger_severity(3)
+except ImportError:
+    onnxruntime = None
 
 
-def model_of(name):
-    options = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
-    model = torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **options).eval()
+def with_random_norms(model):
+    """The model, whose batch norms do something else than a new one's."""
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
@@ -38,6 +52,11 @@ def model_of(name):
             torch.nn.init.uniform_(module.weight, 0.7, 1.3)
             torch.nn.init.uniform_(module.bias, -0.1, 0.1)
     return model
+
+
+def model_of(name):
+    options = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    return with_random_norms(torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **options).eval())
 
 
 def write_safetensors(path, tensors):
@@ -67,7 +86,8 @@ def check(convnet, name, folder):
     data = folder / "data"
     data.mkdir()
     numpy.save(data / "images.npy", images.numpy())
-    numpy.save(data / "labels.npy", numpy.arange(IMAGES, dtype=numpy.int64) * 2)
+    # The largest label tells the number of classes.
+    numpy.save(data / "labels.npy", numpy.arange(IMAGES, dtype=numpy.int64) % CLASSES)
     # The step that makes the checkpoint changes neither weights nor running statistics.
     run(convnet, "plan", "--data-provider", f"dummy-3x{side}x{side}-{CLASSES}", "--layer-def", name, "--flat", folder / "flat.cfg")
     flat = re.sub(r"averageFactor=.*\n", "", (folder / "flat.cfg").read_text())
@@ -77,13 +97,19 @@ def check(convnet, name, folder):
               folder / "still.cfg", "--layer-params", folder / "still-params.cfg", "--init-from", folder / "weights.safetensors",
               "--scalar-mean", 0, "--epochs", 1, "--mini", IMAGES, "--save-file", folder / "run")
     below = re.search(r"type=softmax\ninputs=(\S+)", flat).group(1)
-    text = run(convnet, "predict", folder / "run", data / "images.npy", "--output", below, "--json", 1)
-    ours = numbers_of(json.loads(text[text.index("{"):text.rindex("}") + 1]))
+    text = run(convnet, "predict", folder / "run", data / "images.npy", "--output", below, "--precision", "fp32", "--json", 1)
+    found = {"convnet": numbers_of(json.loads(text[text.index("{"):text.rindex("}") + 1]))}
     with torch.no_grad():
-        theirs = model(images).numpy().reshape(-1)
-    difference = abs(ours - theirs).max() / abs(theirs).max()
-    print(f"{name}: {difference:.1e} of the largest number")
-    return log, difference <= TOLERANCE
+        found["PyTorch"] = model(images).numpy().reshape(-1)
+    if onnxruntime:
+        run(convnet, "export", folder / "run", folder / "net.onnx", "--output", below)
+        session = onnxruntime.InferenceSession(str(folder / "net.onnx"), providers=["CPUExecutionProvider"])
+        found["onnxruntime"] = session.run(None, {"images": images.numpy()})[0].reshape(-1)
+    largest = abs(found["PyTorch"]).max()
+    differences = {(a, b): abs(found[a] - found[b]).max() / largest for a, b in PAIRS if a in found and b in found}
+    cells = [f"{differences[pair]:.1e}" if pair in differences else "" for pair in PAIRS]
+    print(f"| {name} | {IMAGES} of {side} | {' | '.join(cells)} |", flush=True)
+    return log, max(differences.values()) <= TOLERANCE
 
 
 def numbers_of(answer):
@@ -106,7 +132,8 @@ def numbers_of(answer):
 def main():
     convnet, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] or SMALL
     wrong = []
-    for name in names:
+    print(f"| net | images | {' | '.join(' and '.join(pair) for pair in PAIRS)} |\n|---|---|---|---|---|")
+    for name in ALL if names == ["--all"] else names:
         with tempfile.TemporaryDirectory() as folder:
             log, good = check(convnet, name, pathlib.Path(folder))
             if not good or "warning" in log:
