@@ -13,10 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/clock.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/median.h"
 #include "providers/image.h"
+#include "providers/prefetch.h"
 #include "tests/temp_folder.h"
 
 namespace {
@@ -31,11 +33,16 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Returns the images per second and core of some work that returns how many it did.
-double speed_of(const std::function<double()>& work) {
+/// Images per second and core, and per second on the wall.
+struct Speed {
+  double core = 0, wall = 0;
+};
+/// Returns the speed of some work that returns how many images it did.
+Speed speed_of(const std::function<double()>& work) {
   const double start = cpu_seconds();
+  const auto begin = Clock::now();
   const double images = work();
-  return images / (cpu_seconds() - start);
+  return {images / (cpu_seconds() - start), images / seconds_since(begin)};
 }
 
 /// Pixels of the last image are left in `pixels`.
@@ -70,35 +77,47 @@ void run(const std::string& folder, int image_size, int inner_size, int threads,
   const auto reading = [&](double random_resized_crop, bool cached) {
     options.random_resized_crop = random_resized_crop;
     options.cache = cached ? cache.path() : "";
-    std::shared_ptr<Provider> provider = make_image_provider(folder, options, 1);
-    return [provider, epoch = 0]() mutable {
-      const int first = provider->split() ? provider->split()->train.first : 0;
-      // Minibatches, as in training.
+    const std::shared_ptr<Provider> provider = make_image_provider(folder, options, 1);
+    const auto none = std::make_shared<const PixelStatistics>();
+    return [provider, none, epoch = 0]() mutable {
+      // As in training, minibatches are taken while the next ones are read, and epochs follow each other
+      // without a break.
+      constexpr std::size_t kAhead = 6;
       constexpr std::int64_t kMinibatch = 64;
+      constexpr int kEpochs = 4;
+      Prefetcher queue([&](const LoadRequest& request) { return provider->begin(request, *none); }, kAhead);
+      LoadRequest request{.batch = provider->split() ? provider->split()->train.first : 0,
+                          .count = kMinibatch};
       double images = 0;
-      LoadRequest request{.batch = first, .epoch = ++epoch, .first = 0, .count = kMinibatch};
-      for (bool last = false; !last; request.first += kMinibatch) {
-        const DataBatch piece = provider->read(request, {});
-        images += static_cast<double>(piece.images);
-        last = piece.last;
+      for (const int end = epoch + kEpochs; epoch < end;) {
+        request.epoch = ++epoch;
+        request.first = 0;
+        for (bool last = false; !last; request.first += kMinibatch) {
+          const std::shared_ptr<const DataBatch> piece = queue.take(request);
+          if (request.first == 0 && epoch < end)
+            queue.start({.batch = request.batch, .epoch = epoch + 1, .count = kMinibatch});
+          images += static_cast<double>(piece->images);
+          last = piece->last;
+        }
       }
       return images;
     };
   };
   std::vector<std::function<double()>> works = {alone, reading(0, false), reading(0.08, false),
                                                 reading(0, true), reading(0.08, true)};
-  std::vector<std::vector<double>> speeds(works.size()), ratios(works.size());
+  std::vector<std::vector<double>> speeds(works.size()), ratios(works.size()), on_wall(works.size());
   for (int round = 0; round <= rounds; ++round) {
     for (std::size_t w = 0; w < works.size(); ++w) {
-      const double speed = speed_of(works[w]);
+      const Speed speed = speed_of(works[w]);
       if (round == 0) continue;  // the first touches memory
-      speeds[w].push_back(speed);
-      ratios[w].push_back(speed / speeds[0].back());
+      speeds[w].push_back(speed.core);
+      ratios[w].push_back(speed.core / speeds[0].back());
+      on_wall[w].push_back(speed.wall);
     }
   }
   std::printf("| %zu | %d | %d | %.0f |", files.size(), image_size, inner_size, median(speeds[0]));
   for (std::size_t w = 1; w < works.size(); ++w)
-    std::printf(" %.0f | %.2f |", median(speeds[w]), median(ratios[w]));
+    std::printf(" %.0f | %.2f | %.0f |", median(speeds[w]), median(ratios[w]), median(on_wall[w]));
   std::printf("\n");
 }
 

@@ -68,4 +68,12 @@ void split_channels(const std::uint8_t* pixels, std::size_t count, bool mirror, 
   split_each(pixels, done, count, mirror, to, stride);
 }
 
+void blend_onto_white(const std::uint8_t* pixels, std::size_t count, std::uint8_t* to) {
+  constexpr int opaque = 255;
+  for (std::size_t i = 0; i < count; ++i, pixels += 4)
+    for (int c = 0; c < 3; ++c)
+      *to++ = static_cast<std::uint8_t>((pixels[c] * pixels[3] + opaque * (opaque - pixels[3]) + opaque / 2) /
+                                        opaque);
+}
+
 }  // namespace convnet

@@ -11,4 +11,7 @@ namespace convnet {
 void split_channels(const std::uint8_t* pixels, std::size_t count, bool mirror, std::uint8_t* to,
                     std::size_t stride);
 
+/// Shows `count` pixels of red, green, blue and opacity on white paper; writes red, green and blue.
+void blend_onto_white(const std::uint8_t* pixels, std::size_t count, std::uint8_t* to);
+
 }  // namespace convnet

@@ -1,165 +1,16 @@
 #include "providers/decode.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <limits>
-#include <memory>
-#include <utility>
-
-#include "convnet/base/endian.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file_format.h"
+#include "providers/bmp.h"
 #include "providers/jpeg.h"
-#include "providers/orientation.h"
 #include "providers/png.h"
 #include "providers/resize.h"
 #include "providers/webp.h"
 
-namespace {
-
-/// A few bytes of PNG can ask for gigabytes.
-bool small_enough(std::size_t bytes) { return bytes <= std::size_t{1} << 30; }
-
-}  // namespace
-
-#define STBI_MALLOC(bytes) (small_enough(bytes) ? std::malloc(bytes) : nullptr)
-#define STBI_REALLOC(old, bytes) (small_enough(bytes) ? std::realloc(old, bytes) : nullptr)
-#define STBI_FREE(old) std::free(old)
-#define STBI_ONLY_PNG
-#define STBI_ONLY_BMP
-#define STBI_NO_STDIO
-#define STB_IMAGE_STATIC
-#define STB_IMAGE_IMPLEMENTATION
-#include <stb/stb_image.h>
-
 namespace convnet {
-namespace {
 
 using namespace std::string_view_literals;
-
-/// The parts of a BMP's header that are needed to find its pixels.
-struct BmpHeader {
-  std::uint64_t size = 0;    ///< bytes of the second header, which says what form it has
-  std::uint64_t pixels = 0;  ///< offset of the first row
-  std::int64_t width = 0, height = 0;
-  std::uint64_t bits = 0;         ///< bits of a pixel
-  std::uint64_t compression = 0;  ///< 0: none
-
-  std::uint64_t row_bytes() const { return (static_cast<std::uint64_t>(width) * bits + 31) / 32 * 4; }
-};
-constexpr std::uint64_t bmp_file_header = 14, os2_header = 12, windows_header = 40;
-constexpr std::uint64_t bmp_rle8 = 1, bmp_rle4 = 2, bmp_masks = 3, bmp_jpeg = 4, bmp_png = 5;
-
-BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
-  const auto number = [&](std::uint64_t offset, std::size_t size) {
-    if (bytes.size() < offset + size) throw InputError(name + ": a BMP that is cut off");
-    return little_endian(bytes, offset, size);
-  };
-  BmpHeader header;
-  header.pixels = number(10, 4);
-  header.size = number(bmp_file_header, 4);
-  if (header.size == os2_header) {
-    header.width = static_cast<std::int64_t>(number(18, 2));
-    header.height = static_cast<std::int64_t>(number(20, 2));
-    header.bits = number(24, 2);
-  } else {
-    header.width = static_cast<std::int32_t>(number(18, 4));
-    // Rows of a negative height lie from top to bottom.
-    header.height = std::abs(std::int64_t{static_cast<std::int32_t>(number(22, 4))});
-    header.bits = number(28, 2);
-    header.compression = number(30, 4);
-  }
-  return header;
-}
-
-void check_size(std::int64_t width, std::int64_t height, const std::string& name) {
-  if (width < 1 || height < 1)
-    throw InputError(
-        fmt::format("{}: a damaged image: {} x {} pixels; a side has at least one", name, width, height));
-  if (width > max_image_pixels || height > max_image_pixels || width * height > max_image_pixels)
-    throw InputError(
-        fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
-}
-
-void check_compression(const BmpHeader& header, const std::string& name) {
-  const std::uint64_t form = header.compression;
-  if (form == bmp_rle8 || form == bmp_rle4)
-    throw InputError(name + ": a BMP that is compressed (RLE), which cannot be read; save it as PNG");
-  if (form == bmp_jpeg || form == bmp_png)
-    throw InputError(name + ": a BMP that holds a JPEG or PNG, which cannot be read; save it as PNG");
-  if (form > bmp_masks)
-    throw InputError(fmt::format("{}: a BMP of form {}, which cannot be read; save it as PNG", name, form));
-}
-
-/// Checks what stb_image does not check: that all rows exist (it reads zeros beyond the end), and that the
-/// palette has the colours of all pixels (it reads others from uninitialised memory).
-void check_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
-  constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};
-  if (std::find(forms.begin(), forms.end(), header.size) == forms.end())
-    throw InputError(
-        fmt::format("{}: a damaged image: a BMP whose header says that it has {} bytes", name, header.size));
-  check_size(header.width, header.height, name);
-  check_compression(header, name);
-  constexpr std::array<std::uint64_t, 6> depths = {1, 4, 8, 16, 24, 32};
-  if (std::find(depths.begin(), depths.end(), header.bits) == depths.end())
-    throw InputError(fmt::format("{}: a damaged image: a BMP of {} bits a pixel; there are {}", name,
-                                 header.bits, fmt::join(depths, ", ")));
-  const std::uint64_t row = header.row_bytes(), colors_at = bmp_file_header + header.size;
-  if (bytes.size() < header.pixels + row * static_cast<std::uint64_t>(header.height))
-    throw InputError(name + ": a BMP that is cut off");
-  if (header.bits > 8) return;
-  if (header.size < windows_header)
-    throw InputError(name + ": a BMP of OS/2 with a palette, which cannot be read; save it as PNG");
-  if (header.pixels < colors_at + 4)
-    throw InputError(name + ": a damaged image: a BMP whose palette is not before its pixels");
-  const std::uint64_t colors = (header.pixels - colors_at) / 4, in_byte = 8 / header.bits;
-  if (colors >= std::uint64_t{1} << header.bits) return;
-  for (std::int64_t y = 0; y < header.height; ++y)
-    for (std::uint64_t x = 0; x < static_cast<std::uint64_t>(header.width); ++x) {
-      const std::string_view line = bytes.substr(header.pixels + static_cast<std::uint64_t>(y) * row);
-      const unsigned value = static_cast<unsigned char>(line[x / in_byte]);
-      const std::uint64_t shift = (in_byte - 1 - x % in_byte) * header.bits;
-      if ((value >> shift & ((1U << header.bits) - 1)) >= colors)
-        throw InputError(fmt::format(
-            "{}: a damaged image: a BMP with a pixel whose colour is not among the {} of its palette", name,
-            colors));
-    }
-}
-
-/// Returns a checked BMP without what stb_image takes for damage: bytes between the header and the pixels, as
-/// of a palette for screens of 256 colours, or more colours than pixels can have.
-std::string plain_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
-  std::uint64_t before = bmp_file_header + header.size;
-  if (header.bits <= 8)
-    before = std::min(header.pixels, before + 4 * (std::uint64_t{1} << header.bits));
-  else if (header.compression == bmp_masks && header.size == windows_header)
-    before += 12;  // the masks of red, green and blue
-  if (header.pixels < before)
-    throw InputError(name + ": a damaged image: a BMP whose pixels begin within its header");
-  std::string plain(bytes.substr(0, before));
-  plain += bytes.substr(header.pixels);
-  for (std::size_t i = 0; i < 4; ++i) plain[10 + i] = static_cast<char>(before >> (8 * i) & 0xff);
-  return plain;
-}
-
-bool is_jpeg(std::string_view bytes) { return bytes.starts_with("\xff\xd8"sv); }
-
-/// Shows `count` pixels of red, green, blue and opacity on white paper.
-std::vector<std::uint8_t> blend_onto_white(const std::uint8_t* pixels, std::size_t count) {
-  constexpr int opaque = 255;
-  std::vector<std::uint8_t> blended(3 * count);
-  std::uint8_t* to = blended.data();
-  for (std::size_t i = 0; i < count; ++i, pixels += 4)
-    for (int c = 0; c < 3; ++c)
-      *to++ = static_cast<std::uint8_t>((pixels[c] * pixels[3] + opaque * (opaque - pixels[3]) + opaque / 2) /
-                                        opaque);
-  return blended;
-}
-
-}  // namespace
 
 void make_grey(DecodedImage& image) {
   for (std::size_t i = 0; i + 2 < image.pixels.size(); i += 3) {
@@ -169,64 +20,20 @@ void make_grey(DecodedImage& image) {
 }
 
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side) {
-  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, {}, wanted_side);
-  if (is_webp(bytes)) {
-    const WebpSize size = read_webp_size(bytes, name);
-    check_size(size.width, size.height, name);
-    return upright({static_cast<int>(size.height), static_cast<int>(size.width),
-                    blend_onto_white(decode_webp(bytes, size, name).data(),
-                                     static_cast<std::size_t>(size.width * size.height))},
-                   webp_orientation(bytes));
-  }
-  const bool is_png = bytes.starts_with(png_magic);
-  if (!is_png && !bytes.starts_with("BM"sv))
-    throw InputError(
-        name + ": " +
-        other_format_text(bytes, "a JPEG, PNG, BMP or WebP image", "is not a JPEG, PNG, BMP or WebP image"));
-  CheckedPng png;
-  std::string bmp;
-  if (is_png) {
-    png = checked_png(bytes, name);
-    bytes = png.bytes;
-  } else {
-    const BmpHeader header = read_bmp_header(bytes, name);
-    check_bmp(bytes, header, name);
-    bmp = plain_bmp(bytes, header, name);
-    bytes = bmp;
-  }
-  const auto size = [&] {
-    if (bytes.size() > std::numeric_limits<int>::max())
-      throw InputError(fmt::format("{}: an image of {} bytes", name, bytes.size()));
-    return static_cast<int>(bytes.size());
-  };
-  const auto data = [&] { return reinterpret_cast<const stbi_uc*>(bytes.data()); };
-  const auto fail = [&] {
-    throw InputError(fmt::format("{}: a damaged image: {}", name, stbi_failure_reason()));
-  };
-  DecodedImage image;
-  int channels = 0;
-  if (stbi_info_from_memory(data(), size(), &image.width, &image.height, &channels) == 0) fail();
-  image.height = std::abs(image.height);
-  check_size(image.width, image.height, name);
-  if (is_png) {
-    png.bytes = with_bounded_pixels(png.bytes);
-    bytes = png.bytes;
-  }
-  constexpr int with_opacity = 4;
-  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
-      stbi_load_from_memory(data(), size(), &image.width, &image.height, &channels, with_opacity),
-      stbi_image_free);
-  if (!pixels) fail();
-  image.pixels = blend_onto_white(
-      pixels.get(), static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height));
-  return upright(std::move(image), png.orientation);
+  return decode_window(bytes, name, {}, wanted_side);
 }
 
 DecodedImage decode_window(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
                            int wanted_side) {
-  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, wanted_side);
-  const DecodedImage image = decode_image(bytes, name);
-  return cut_window(image, choose({image.height, image.width}));
+  if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, choose, wanted_side);
+  if (is_webp(bytes)) return decode_webp(bytes, name, choose, wanted_side);
+  if (bytes.starts_with(png_magic)) return decode_png(bytes, name, choose);
+  if (!is_bmp(bytes))
+    throw InputError(
+        name + ": " +
+        other_format_text(bytes, "a JPEG, PNG, BMP or WebP image", "is not a JPEG, PNG, BMP or WebP image"));
+  DecodedImage image = decode_bmp(bytes, name);
+  return choose ? cut_window(image, choose({image.height, image.width})) : image;
 }
 
 }  // namespace convnet

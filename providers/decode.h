@@ -37,17 +37,18 @@ void make_grey(DecodedImage& image);
 
 /// Decodes a JPEG, PNG, BMP or WebP file. Grey images become RGB, CMYK images (JPEG) are converted,
 /// transparent images (PNG, BMP, WebP) are blended onto white. Images are rotated as their EXIF orientation
-/// says, if they have one. If `wanted_side` > 0, a JPEG may be decoded smaller by a factor of 2, 4 or 8, if
-/// its shorter side is then still at least `wanted_side`. Throws InputError, whose message begins with
+/// says, if they have one. If `wanted_side` > 0, a JPEG or WebP may be decoded smaller by a factor of 2, 4 or
+/// 8, if its shorter side is then still at least `wanted_side`. Throws InputError, whose message begins with
 /// `name`, if the bytes are no image, are damaged or cut off, or if the image has no pixels or more than
 /// max_image_pixels.
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side = 0);
 
 /// Chooses a window, of at least one pixel, within an upright image of this size.
 using ChooseWindow = std::function<ImageWindow(ImageSize)>;
-/// Decodes the window that `choose` returns. Of a JPEG only what the window needs is computed, and
-/// `wanted_side` is compared with the window's shorter side. Of a JPEG's damage below the window only a
-/// missing end is noticed. Throws what decode_image() and `choose` throw.
+/// Decodes the window that `choose` returns. Of all but BMPs only what the window needs is computed, and
+/// `wanted_side` is compared with the window's shorter side. Of damage below the window of a JPEG only a
+/// missing end is noticed, and of a PNG only what lengths and checksums tell. Throws what decode_image() and
+/// `choose` throw.
 DecodedImage decode_window(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
                            int wanted_side = 0);
 

@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <mutex>
-#include <set>
-#include <type_traits>
 #include <utility>
 
 #include "convnet/base/cores.h"
@@ -16,13 +12,11 @@
 #include "convnet/base/philox.h"
 #include "convnet/base/utf8.h"
 #include "providers/augment.h"
-#include "providers/channels.h"
 #include "providers/color_pca.h"
-#include "providers/decode.h"
 #include "providers/image_source.h"
-#include "providers/orientation.h"
-#include "providers/resize.h"
+#include "providers/picture_reader.h"
 #include "providers/shuffle.h"
+#include "providers/view_writer.h"
 #include "providers/workers.h"
 
 namespace convnet {
@@ -31,24 +25,6 @@ namespace {
 /// Number of images, and largest number of batches, over which mean image and colours are measured.
 constexpr std::int64_t sample_images = 1024;
 constexpr int sample_batches = 16;
-/// Largest ratio of an image's sides; longer images would be scaled to enormous ones.
-constexpr int max_aspect = 100;
-
-/// A square of an image, mirrored or not.
-struct View {
-  int y = 0, x = 0;
-  bool mirror = false;
-};
-
-/// Ratios of width to height of --random-resized-crop.
-constexpr double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;
-
-/// The largest window of one of these ratios, in the middle of an image.
-ImageWindow middle_window(int height, int width) {
-  const int high = std::min(height, std::max(1, static_cast<int>(std::lround(width / least_ratio))));
-  const int wide = std::min(width, std::max(1, static_cast<int>(std::lround(height * most_ratio))));
-  return {(height - high) / 2, (width - wide) / 2, high, wide};
-}
 
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
@@ -89,6 +65,39 @@ int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
   return size;
 }
 
+/// Memory for pixels that is used again, because the kernel clears new memory and so would vectors. Its
+/// functions may be called from several threads at once.
+class BufferPool {
+ public:
+  /// Returns a buffer with any contents.
+  std::vector<std::byte> take(std::size_t bytes) {
+    std::vector<std::byte> buffer;
+    {
+      const std::lock_guard lock(mutex_);
+      // A buffer that is much larger is left to others.
+      const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const std::vector<std::byte>& b) {
+        return b.capacity() >= bytes && b.capacity() / 2 <= bytes;
+      });
+      if (fits != spare_.end()) {
+        buffer = std::move(*fits);
+        spare_.erase(fits);
+      }
+    }
+    buffer.resize(bytes);
+    return buffer;
+  }
+  void give(std::vector<std::byte> buffer) {
+    constexpr std::size_t most_spare = 4;
+    const std::lock_guard lock(mutex_);
+    if (spare_.size() == most_spare) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(buffer));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> spare_;  // the oldest one first
+};
+
 class ImageProvider final : public Provider {
  public:
   ImageProvider(std::unique_ptr<ImageSource> source, std::string path, const ImageOptions& options,
@@ -101,11 +110,11 @@ class ImageProvider final : public Provider {
         side_(options.inner_size > 0 ? options.inner_size : image_size_),
         augmentation_(options, matrices_of(source_->info(), options, image_size_, side_), seed),
         matrices_(augmentation_.matrices()),
+        reader_(*source_, path_, options, image_size_, side_, seed),
+        writer_(options, image_size_, side_, augmentation_, seed),
         seed_(seed),
         shuffled_(shuffled),
-        crop_key_(philox_key(seed, "image.crop")),
         label_key_(philox_key(seed, "image.label")),
-        color_key_(philox_key(seed, "image.color")),
         workers_(std::make_unique<WorkerPool>(options.decode_threads)) {
     if (options.crop_pad > 0)
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
@@ -136,12 +145,7 @@ class ImageProvider final : public Provider {
   bool reads_files() const override { return source_->any_order(); }
   std::optional<BatchSplit> split() const override { return source_->split(); }
   std::string image_name(int batch, std::int64_t image) const override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto other = stand_ins_.find({batch, image}); other != stand_ins_.end())
-        image = other->second;
-    }
-    return source_->name(batch, image);
+    return source_->name(batch, reader_.stand_in(batch, image));
   }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
@@ -155,10 +159,7 @@ class ImageProvider final : public Provider {
   bool step_subtracts_mean() const override { return !options_.read_subtracts_mean(); }
   int views() const override { return options_.multiview ? 10 : 1; }
 
-  std::vector<std::string> skipped_images() const override {
-    const std::lock_guard lock(mutex_);
-    return {skipped_.begin(), skipped_.end()};
-  }
+  std::vector<std::string> skipped_images() const override { return reader_.skipped(); }
 
   LeftOutFiles left_out() const override { return source_->left_out(); }
 
@@ -177,30 +178,11 @@ class ImageProvider final : public Provider {
   }
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
-    check_range({request.batch, request.batch}, "batch");
-    const bool training = request.epoch > 0;
-    if (training && shuffled_) prepare_order(request.epoch);
-    const bool mixes = training && augmentation_.mixes();
-    const Extent extent = extent_of(request, mixes);
-    const std::int64_t copies = training ? 1 : views();
-    DataBatch piece = empty_piece(extent.images * copies);
-    piece.first = request.first;
-    piece.last = extent.last;
-    workers_->run(extent.images, [&](std::int64_t i) {
-      const ImagePlace place{request.epoch, request.batch, request.first + i};
-      // If bad images are replaced, all are decoded, because only that tells which image replaces a bad one.
-      const bool wanted =
-          request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
-      if (!wanted && training) return;
-      write_image(place, wanted, statistics, piece, i * copies);
-      if (!mixes) return;
-      const Mixture mixture = augmentation_.mixture(place, extent.end);
-      if (mixture.weight == 0) return;
-      DataBatch other = empty_piece(1);
-      write_image({place.epoch, place.batch, mixture.other}, true, statistics, other, 0);
-      augmentation_.mix(mixture, piece, i, other);
-    });
-    return piece;
+    return Piece(*this, request, statistics).read();
+  }
+  std::unique_ptr<PieceInProgress> begin(const LoadRequest& request,
+                                         const PixelStatistics& statistics) const override {
+    return std::make_unique<Piece>(*this, request, statistics);
   }
 
   PixelStatistics statistics(const BatchRange& range) const override {
@@ -227,10 +209,81 @@ class ImageProvider final : public Provider {
   }
 
  private:
-  struct Found {
-    DecodedImage image;
-    ImageLabels labels;
+  struct Extent {
+    std::int64_t images = 0;
+    bool last = true;
+    std::int64_t end = 0;  ///< end of the batch's images that may be mixed with those of the piece
+    std::shared_ptr<const void> held = nullptr;  ///< ImageSource::Extent::held
   };
+
+  /// A piece whose images the workers write.
+  class Piece final : public PieceInProgress {
+   public:
+    Piece(const ImageProvider& provider, const LoadRequest& request, const PixelStatistics& statistics)
+        : provider_(provider), request_(request), statistics_(statistics) {
+      provider.check_range({request.batch, request.batch}, "batch");
+      if (request.epoch > 0 && provider.shuffled_) order_ = provider.order_of(request.epoch);
+      extent_ = provider.extent_of(request);
+      views_ = request.epoch > 0 ? 1 : provider.views();
+      const std::int64_t rows = extent_.images * views_;
+      batch_ = provider.piece_with(rows, provider.buffers_->take(provider.pixel_bytes(rows)));
+      batch_.first = request.first;
+      batch_.last = extent_.last;
+      job_ = provider.workers_->begin(extent_.images, [this](std::int64_t i) { write(i); });
+    }
+
+    bool last() const override { return extent_.last; }
+    bool done() const override { return job_->done(); }
+    std::shared_ptr<const DataBatch> wait() override {
+      const auto kept = std::make_shared<Returned>(read(), provider_.buffers_);
+      return {kept, &kept->batch};
+    }
+    DataBatch read() {
+      job_->wait();
+      return std::move(batch_);
+    }
+
+   private:
+    /// A complete piece. The memory of its pixels is used again for a later one.
+    struct Returned {
+      Returned(DataBatch complete, std::shared_ptr<BufferPool> pool)
+          : batch(std::move(complete)), buffers(std::move(pool)) {}
+      Returned(const Returned&) = delete;
+      Returned& operator=(const Returned&) = delete;
+      ~Returned() { buffers->give(std::move(batch.matrices[0])); }
+
+      DataBatch batch;
+      const std::shared_ptr<BufferPool> buffers;
+    };
+
+    void write(std::int64_t i) {
+      const ImagePlace place{request_.epoch, request_.batch, request_.first + i};
+      // If bad images are replaced, all are decoded, because only that tells which image replaces a bad one.
+      const bool wanted = request_.share == nullptr || provider_.options_.skip_bad_images ||
+                          request_.share->wants(i, extent_.images);
+      if (!wanted) provider_.clear_image(batch_, i * views_, views_);
+      if (!wanted && place.epoch > 0) return;
+      provider_.write_image(place, order_.get(), wanted, statistics_, batch_, i * views_);
+      const Augmentation& augmentation = provider_.augmentation_;
+      if (place.epoch == 0 || !augmentation.mixes()) return;
+      const Mixture mixture = augmentation.mixture(place, extent_.end);
+      if (mixture.weight == 0) return;
+      DataBatch other = provider_.piece_with(1, std::vector<std::byte>(provider_.pixel_bytes(1)));
+      provider_.write_image({place.epoch, place.batch, mixture.other}, order_.get(), true, statistics_, other,
+                            0);
+      augmentation.mix(mixture, batch_, i, other);
+    }
+
+    const ImageProvider& provider_;
+    const LoadRequest request_;
+    const PixelStatistics& statistics_;
+    std::shared_ptr<const EpochOrder> order_;  // null: the stored order
+    Extent extent_;
+    std::int64_t views_ = 1;
+    DataBatch batch_;
+    std::unique_ptr<WorkerPool::Job> job_;  // last: its destructor waits for calls that use the others
+  };
+
   struct Sample {
     std::vector<float> mean;  ///< (C,side,side)
     ColorSums colors;
@@ -238,17 +291,12 @@ class ImageProvider final : public Provider {
 
   template <class Item>
   Item* row(DataBatch& piece, std::size_t matrix, std::int64_t image) const {
-    return reinterpret_cast<Item*>(piece.matrices[matrix].data()) +
-           image * element_count(matrices_[matrix].dims);
+    return reinterpret_cast<Item*>(piece.matrices[matrix].data() + image * matrices_[matrix].image_bytes());
   }
 
-  struct Extent {
-    std::int64_t images = 0;
-    bool last = true;
-    std::int64_t end = 0;  ///< end of the batch's images that may be mixed with those of the piece
-  };
   /// Makes the images of a piece ready to be read, with the groups that they are mixed in.
-  Extent extent_of(const LoadRequest& request, bool mixes) const {
+  Extent extent_of(const LoadRequest& request) const {
+    const bool mixes = request.epoch > 0 && augmentation_.mixes();
     constexpr std::int64_t group = Augmentation::group;
     const std::int64_t first = mixes ? request.first / group * group : request.first;
     std::int64_t count = request.count;
@@ -257,28 +305,44 @@ class ImageProvider final : public Provider {
     const ImageSource::Extent found = source_->extent(request.batch, first, count);
     const std::int64_t end = first + found.images;
     const std::int64_t images = std::clamp<std::int64_t>(end - request.first, 0, request.count);
-    return {images, found.last && request.first + images >= end, end};
+    return {images, found.last && request.first + images >= end, end, found.held};
   }
 
-  DataBatch empty_piece(std::int64_t images) const {
+  /// Returns the number of bytes of the pixels of some images.
+  std::size_t pixel_bytes(std::int64_t images) const {
+    return static_cast<std::size_t>(images * matrices_[0].image_bytes());
+  }
+  /// Returns a piece with these pixels and labels of zeros.
+  DataBatch piece_with(std::int64_t images, std::vector<std::byte> pixels) const {
     DataBatch piece;
     piece.images = images;
-    for (const MatrixInfo& info : matrices_)
-      piece.matrices.emplace_back(static_cast<std::size_t>(images * info.image_bytes()));
+    piece.matrices.push_back(std::move(pixels));
+    for (std::size_t m = 1; m < matrices_.size(); ++m)
+      piece.matrices.emplace_back(static_cast<std::size_t>(images * matrices_[m].image_bytes()));
     return piece;
   }
 
-  void prepare_order(int epoch) const {
-    if (!order_) {
+  /// Fills rows of pixels with zeros.
+  void clear_image(DataBatch& piece, std::int64_t first_row, std::int64_t rows) const {
+    const std::int64_t bytes = matrices_[0].image_bytes();
+    std::fill_n(piece.matrices[0].begin() + first_row * bytes, rows * bytes, std::byte{0});
+  }
+
+  /// Returns the order of the images in an epoch. Pieces in progress may still use that of another one.
+  std::shared_ptr<const EpochOrder> order_of(int epoch) const {
+    if (order_ && order_->epoch() == epoch) return order_;
+    std::shared_ptr<EpochOrder> order;
+    if (order_) {
+      order = std::make_shared<EpochOrder>(*order_);
+    } else {
       std::vector<std::int64_t> images;
       for (int batch = shuffled_->first; batch <= shuffled_->last; ++batch)
         images.push_back(source_->extent(batch, 0, LoadRequest::all).images);
-      if (options_.balance)
-        order_.emplace(images, classes_of(images), seed_);
-      else
-        order_.emplace(images, seed_);
+      order = options_.balance ? std::make_shared<EpochOrder>(images, classes_of(images), seed_)
+                               : std::make_shared<EpochOrder>(images, seed_);
     }
-    order_->prepare(epoch);
+    order->prepare(epoch);
+    return order_ = order;
   }
 
   /// Returns the classes of the images of the shuffled range, which has `images` in each batch.
@@ -294,23 +358,20 @@ class ImageProvider final : public Provider {
 
   /// Writes a row of a piece, or in tests a row for each view, from row `first_row` on. Writes the image
   /// itself only if it is wanted.
-  void write_image(const ImagePlace& place, bool wanted, const PixelStatistics& statistics, DataBatch& piece,
-                   std::int64_t first_row) const {
+  void write_image(const ImagePlace& place, const EpochOrder* order, bool wanted,
+                   const PixelStatistics& statistics, DataBatch& piece, std::int64_t first_row) const {
     int batch = place.batch;
     std::int64_t image = place.image;
-    if (place.epoch > 0 && shuffled_) {
+    if (order != nullptr) {
       const EpochOrder::Stored stored =
-          order_->at(static_cast<std::size_t>(batch - shuffled_->first), place.image);
+          order->at(static_cast<std::size_t>(batch - shuffled_->first), place.image);
       batch = shuffled_->first + static_cast<int>(stored.batch);
       image = stored.image;
     }
-    const Found found = wanted
-                            ? find(batch, image, resizes_crops(place) ? std::optional(place) : std::nullopt)
-                            : Found{{}, source_->labels(batch, image)};
-    if (wanted && matrices_[0].type == DataType::f32)
-      write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
-    else if (wanted)
-      write_views(found.image, place, statistics, row<std::uint8_t>(piece, 0, first_row));
+    const auto crop = writer_.resizes_crops(place) ? std::optional(place) : std::nullopt;
+    const PictureReader::Picture found =
+        wanted ? reader_.read(batch, image, crop) : PictureReader::Picture{{}, source_->labels(batch, image)};
+    if (wanted) writer_.write(found.image, place, statistics, row<std::byte>(piece, 0, first_row));
     const std::int64_t copies = place.epoch > 0 ? 1 : views();
     for (std::int64_t copy = first_row; copy < first_row + copies; ++copy) {
       if (!source_->info().number_names.empty()) {
@@ -324,203 +385,11 @@ class ImageProvider final : public Provider {
     }
   }
 
-  DecodedImage decode_whole(const EncodedImage& encoded) const {
-    DecodedImage image = decode_image(encoded.bytes, encoded.name, image_size_);
-    check_aspect({image.height, image.width}, encoded.name, max_aspect);
-    return image;
-  }
-
-  /// Returns the random window of a training image that will be scaled to what is seen.
-  ImageWindow crop_window(ImageSize size, const ImagePlace& place) const {
-    const auto window = random_window(crop_key_, place, size.height, size.width,
-                                      {options_.random_resized_crop, 1, least_ratio, most_ratio});
-    return window ? *window : middle_window(size.height, size.width);
-  }
-
-  /// Returns a picture as the cache keeps it: its shorter side is at most the image size.
-  DecodedImage shortened(DecodedImage image) const {
-    if (std::min(image.height, image.width) <= image_size_) return image;
-    return resize_image(image, scaled_to_shorter_side({image.height, image.width}, image_size_));
-  }
-
-  PictureCache& cache() const {
-    std::call_once(cache_opened_,
-                   [&] { cache_ = std::make_unique<PictureCache>(options_.cache, image_size_); });
-    return *cache_;
-  }
-
-  /// Reads the window for `crop` of an image, or all of it. With a cache it is a window of the shortened
-  /// picture, even while the cache is being filled, so that all epochs have the same pixels.
-  Found read_picture(int batch, std::int64_t image, const std::optional<ImagePlace>& crop,
-                     std::string& name) const {
-    const auto choose = [&](ImageSize size) {
-      return crop ? crop_window(size, *crop) : ImageWindow{0, 0, size.height, size.width};
-    };
-    std::optional<PictureOrigin> origin;
-    if (!options_.cache.empty()) origin = source_->origin(batch, image);
-    if (origin) {
-      if (std::optional<DecodedImage> kept = cache().read(*origin, choose))
-        return {std::move(*kept), source_->labels(batch, image)};
-    }
-    EncodedImage encoded = source_->read(batch, image);
-    name = encoded.name;
-    if (origin) {
-      DecodedImage whole = shortened(decode_whole(encoded));
-      cache().add(*origin, whole);
-      if (crop) whole = cut_window(whole, choose({whole.height, whole.width}));
-      return {std::move(whole), std::move(encoded.labels)};
-    }
-    if (!crop) return {decode_whole(encoded), std::move(encoded.labels)};
-    const auto choose_checked = [&](ImageSize size) {
-      check_aspect(size, name, max_aspect);
-      return choose(size);
-    };
-    return {decode_window(encoded.bytes, name, choose_checked, side_), std::move(encoded.labels)};
-  }
-
-  /// Returns what read_picture() does for the image, or for the next readable one of the batch if bad ones
-  /// are skipped.
-  Found find(int batch, std::int64_t image, const std::optional<ImagePlace>& crop = {}) const {
-    for (std::int64_t at = image;;) {
-      std::string name;
-      try {
-        Found found = read_picture(batch, at, crop, name);
-        if (at != image) {
-          const std::lock_guard lock(mutex_);
-          stand_ins_[{batch, image}] = at;
-        }
-        return found;
-      } catch (const InputError& bad) {
-        // Without a name, not the image is bad, but the file it is in, or the cache.
-        if (!options_.can_skip || name.empty()) throw;
-        if (!options_.skip_bad_images)
-          throw InputError(
-              fmt::format("{}; --skip-bad-images 1 goes on past images that cannot be read", bad.what()));
-        const std::lock_guard lock(mutex_);
-        skipped_.insert(name);
-      }
-      ++at;
-      if (source_->extent(batch, at, 1).images == 0) at = 0;
-      if (at == image)
-        throw InputError(fmt::format("{}: none of the images of batch {} can be read", path_, batch));
-    }
-  }
-
   std::int32_t choose_label(const std::vector<std::int32_t>& labels, const ImagePlace& place) const {
     if (labels.empty()) return -1;
     if (place.epoch == 0) return labels.front();
     return labels[static_cast<std::size_t>(
         uniform(draw(label_key_, place).value[0], static_cast<int>(labels.size()) - 1))];
-  }
-
-  /// Chooses what is seen of an image that was scaled to `size`.
-  std::vector<View> views_of(const ImageSize& size, const ImagePlace& place) const {
-    const int high = size.height - side_, wide = size.width - side_;
-    const View centre{high / 2, wide / 2, false};
-    if (place.epoch > 0) {
-      const Philox4x32 random = draw(crop_key_, place);
-      return {{uniform(random.value[0], high), uniform(random.value[1], wide), is_mirrored(random)}};
-    }
-    if (!options_.multiview) return {centre};
-    std::vector<View> views = {{0, 0}, {0, wide}, centre, {high, 0}, {high, wide}};
-    for (std::size_t i = 0; i < 5; ++i) views.push_back({views[i].y, views[i].x, true});
-    return views;
-  }
-
-  bool is_mirrored(const Philox4x32& random) const {
-    return options_.flip != Flip::off && (random.value[2] & 1) != 0;
-  }
-
-  /// Returns a square as the net sees it: in colour or grey.
-  DecodedImage seen(DecodedImage square) const {
-    if (channels_ == 1) make_grey(square);
-    return square;
-  }
-
-  /// Returns whether a random window of the image is scaled to what is seen.
-  bool resizes_crops(const ImagePlace& place) const {
-    return place.epoch > 0 && options_.random_resized_crop > 0;
-  }
-
-  template <class Item>
-  void write_views(const DecodedImage& image, const ImagePlace& place, const PixelStatistics& statistics,
-                   Item* out) const {
-    if (resizes_crops(place)) {
-      write_view(seen(resize_image(image, {side_, side_})), is_mirrored(draw(crop_key_, place)), place,
-                 statistics, out);
-      return;
-    }
-    const ImageSize size = scaled_to_shorter_side({image.height, image.width}, image_size_);
-    for (const View& view : views_of(size, place)) {
-      write_view(seen(resize_image(image, size, {view.y, view.x, side_, side_})), view.mirror, place,
-                 statistics, out);
-      out += element_count(matrices_[0].dims);
-    }
-  }
-
-  template <class Item>
-  void write_view(DecodedImage square, bool mirror, const ImagePlace& place,
-                  const PixelStatistics& statistics, Item* out) const {
-    if (place.epoch > 0 && augmentation_.distorts()) {
-      constexpr int kMirrored = 2;
-      if (std::exchange(mirror, false)) square = upright(std::move(square), kMirrored);
-      augmentation_.distort(place, square);
-    }
-    write_square(square, mirror, out);
-    if constexpr (std::is_same_v<Item, float>) adjust(place, statistics, out);
-    if (place.epoch > 0 && augmentation_.erases())
-      augmentation_.erase(place, statistics, reinterpret_cast<std::byte*>(out));
-  }
-
-  /// Copies a square from (H,W,3) to (C,H,W).
-  template <class Item>
-  void write_square(const DecodedImage& square, bool mirror, Item* out) const {
-    const auto side = static_cast<std::size_t>(side_);
-    if constexpr (std::is_same_v<Item, std::uint8_t>) {
-      if (channels_ == 3) {
-        for (std::size_t y = 0; y < side; ++y)
-          split_channels(square.pixels.data() + y * side * 3, side, mirror, out + y * side, side * side);
-        return;
-      }
-    }
-    for (std::size_t y = 0; y < side; ++y)
-      for (std::size_t c = 0; c < channels_; ++c) {
-        const std::uint8_t* const from = square.pixels.data() + y * side * 3 + c;
-        Item* const to = out + (c * side + y) * side;
-        if (mirror)
-          for (std::size_t x = 0; x < side; ++x) to[side - 1 - x] = from[3 * x];
-        else
-          for (std::size_t x = 0; x < side; ++x) to[x] = from[3 * x];
-      }
-  }
-
-  /// Divides pixels by the deviations. With colour noise it also subtracts the mean, and in training leaves
-  /// (pixel - mean + noise) / (1 + scale).
-  void adjust(const ImagePlace& place, const PixelStatistics& statistics, float* pixels) const {
-    const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
-    const auto scale = static_cast<float>(options_.color_noise);
-    const bool noisy = scale > 0 && place.epoch > 0 && !statistics.color_pca.empty();
-    std::array<float, 3> noise = {};
-    if (noisy) {
-      const Philox4x32 a = draw(color_key_, place), b = draw(color_key_ + 1, place);
-      const std::array<float, 3> lots = {normal(a.value[0], a.value[1]), normal(a.value[2], a.value[3]),
-                                         normal(b.value[0], b.value[1])};
-      const std::vector<float>& pca = statistics.color_pca;
-      for (std::size_t c = 0; c < 3; ++c)
-        for (std::size_t k = 0; k < 3; ++k) noise[c] += scale * pca[3 + 3 * c + k] * pca[k] * lots[k];
-    }
-    for (std::size_t c = 0; c < channels_; ++c) {
-      const float deviation = statistics.deviations.empty() ? 1 : statistics.deviations[c];
-      float* const channel = pixels + c * plane;
-      for (std::size_t i = 0; i < plane; ++i) channel[i] /= deviation;
-      if (options_.read_subtracts_mean() && !statistics.mean.empty()) {
-        const float* const mean = statistics.mean.data() + c * plane;
-        for (std::size_t i = 0; i < plane; ++i) channel[i] -= mean[i];
-      }
-      if (!noisy) continue;
-      const float shift = noise[c] / deviation, factor = 1 / (1 + scale);
-      for (std::size_t i = 0; i < plane; ++i) channel[i] = (channel[i] + shift) * factor;
-    }
   }
 
   /// Cuts the centre out of a mean image (3,H,W) of image_size_; makes it grey if the net sees grey.
@@ -552,11 +421,7 @@ class ImageProvider final : public Provider {
       const std::int64_t images = source_->extent(batch, 0, LoadRequest::all).images;
       const std::int64_t taken = std::min<std::int64_t>(images, sample_images / batches);
       workers_->run(taken, [&](std::int64_t i) {
-        const Found found = find(batch, i * images / taken);
-        const ImageSize scaled = scaled_to_shorter_side({found.image.height, found.image.width}, image_size_);
-        const View centre = {(scaled.height - side_) / 2, (scaled.width - side_) / 2, false};
-        const DecodedImage square =
-            seen(resize_image(found.image, scaled, {centre.y, centre.x, side_, side_}));
+        const DecodedImage square = writer_.centre(reader_.read(batch, i * images / taken).image);
         ColorSums colors;
         colors.add(square);
         const std::lock_guard lock(mutex);
@@ -578,16 +443,14 @@ class ImageProvider final : public Provider {
   const int image_size_, side_;  ///< shorter side of scaled images; side of what the net sees
   const Augmentation augmentation_;
   const std::vector<MatrixInfo> matrices_;
+  const PictureReader reader_;
+  const ViewWriter writer_;
   const std::uint64_t seed_;
   const std::optional<BatchRange> shuffled_;
-  mutable std::optional<EpochOrder> order_;  // made and changed by read() before it starts the workers
-  const std::uint64_t crop_key_, label_key_, color_key_;
-  mutable std::once_flag cache_opened_;
-  mutable std::unique_ptr<PictureCache> cache_;  // made by cache()
+  mutable std::shared_ptr<const EpochOrder> order_;  // that of the latest piece
+  const std::uint64_t label_key_;
+  const std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
   const std::unique_ptr<WorkerPool> workers_;
-  mutable std::mutex mutex_;
-  mutable std::set<std::string> skipped_;                                   // under the mutex
-  mutable std::map<std::pair<int, std::int64_t>, std::int64_t> stand_ins_;  // by batch and image; the same
 };
 
 }  // namespace

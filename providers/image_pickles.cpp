@@ -156,12 +156,12 @@ class ImagePickles final : public ImageSource {
 
   Extent extent(int batch, std::int64_t first, std::int64_t count) const override {
     const std::lock_guard lock(mutex_);
-    const std::vector<std::string>& files = files_.at(batch);
+    const std::vector<std::string>& paths = files_.at(batch);
     const std::int64_t end = first < LoadRequest::all - count ? first + count : LoadRequest::all;
-    std::map<std::string, std::shared_ptr<const SubBatch>> needed;
+    auto needed = std::make_shared<Files>();
     std::int64_t begins = 0;  // index in the batch of the file's first image
     bool last = true;
-    for (const std::string& path : files) {
+    for (const std::string& path : paths) {
       if (begins >= end) {
         last = false;
         break;
@@ -170,15 +170,17 @@ class ImagePickles final : public ImageSource {
       const bool before = known != counts_.end() && begins + known->second <= first;
       if (!before) {
         std::shared_ptr<const SubBatch> file = get(path);
-        if (begins + counts_.at(path) > first) needed.emplace(path, std::move(file));
+        if (begins + counts_.at(path) > first) needed->emplace(path, std::move(file));
       }
       begins += counts_.at(path);
       if (begins > batch_size_)
         throw InputError(fmt::format("{}: with it, batch {} has {} images; batches.meta says {} (batch_size)",
                                      path, batch, begins, batch_size_));
     }
-    cache_ = std::move(needed);
-    return {std::max<std::int64_t>(0, std::min(end, begins) - first), last && end >= begins};
+    std::erase_if(open_, [](const auto& file) { return file.second.expired(); });
+    for (const auto& [path, file] : *needed) open_[path] = file;
+    latest_ = needed;
+    return {std::max<std::int64_t>(0, std::min(end, begins) - first), last && end >= begins, needed};
   }
 
   EncodedImage read(int batch, std::int64_t image) const override {
@@ -204,10 +206,13 @@ class ImagePickles final : public ImageSource {
   }
 
  private:
+  using Files = std::map<std::string, std::shared_ptr<const SubBatch>>;
+
   /// Returns the contents of a file. Also keeps the number and the names of its images. The caller holds
   /// mutex_.
   std::shared_ptr<const SubBatch> get(const std::string& path) const {
-    if (const auto found = cache_.find(path); found != cache_.end()) return found->second;
+    if (const auto found = open_.find(path); found != open_.end())
+      if (std::shared_ptr<const SubBatch> file = found->second.lock()) return file;
     SubBatch file = read_sub_batch(path, rule_);
     counts_[path] = static_cast<std::int64_t>(file.images.size());
     if (!file.names.empty()) names_[path] = std::exchange(file.names, {});
@@ -303,7 +308,8 @@ class ImagePickles final : public ImageSource {
   mutable std::mutex mutex_;                       // guards the members below
   mutable std::map<std::string, std::int64_t> counts_;
   mutable std::map<std::string, std::vector<std::string>> names_;  // by file, if it was read and has names
-  mutable std::map<std::string, std::shared_ptr<const SubBatch>> cache_;  // the files of the last extent()
+  mutable std::map<std::string, std::weak_ptr<const SubBatch>> open_;  // the files of extents that are held
+  mutable std::shared_ptr<const Files> latest_;                        // those of the last extent()
 };
 
 }  // namespace

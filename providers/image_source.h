@@ -61,10 +61,12 @@ class ImageSource {
   virtual std::int64_t images_in(int batch) const = 0;
   /// The existing part of a range of images.
   struct Extent {
-    std::int64_t images = 0;  ///< number of images that exist
-    bool last = true;         ///< the batch ends with them
+    std::int64_t images = 0;                     ///< number of images that exist
+    bool last = true;                            ///< the batch ends with them
+    std::shared_ptr<const void> held = nullptr;  ///< keeps what read() needs in memory; may be null
   };
-  /// Returns how many of the images [first, first + count) exist, and makes them ready for read().
+  /// Returns how many of the images [first, first + count) exist, and makes them ready for read(), which is
+  /// fast until the next call, and as long as Extent::held exists.
   virtual Extent extent(int batch, std::int64_t first, std::int64_t count) const {
     const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
     return {std::min(count, left), count >= left};

@@ -18,6 +18,7 @@ extern "C" {
 
 #include "convnet/base/error.h"
 #include "providers/orientation.h"
+#include "providers/resize.h"
 
 namespace convnet {
 namespace {
@@ -191,15 +192,6 @@ void convert_cmyk(const std::vector<std::uint8_t>& from, bool inverted, std::vec
       const int paper = inverted ? from[i + 3] : 255 - from[i + 3];
       to[o] = static_cast<std::uint8_t>((light * paper + 127) / 255);
     }
-}
-
-/// Returns the scale in eighths at which to decode: 8, 4, 2 or 1, for which the library is fast.
-int eighths_for(const ImageWindow& window, int wanted_side) {
-  if (wanted_side <= 0) return 8;
-  const std::int64_t side = std::min(window.width, window.height);
-  for (const int eighths : {1, 2, 4})
-    if ((side * eighths + 7) / 8 >= wanted_side) return eighths;
-  return 8;
 }
 
 /// Returns the pixels of an image of `eighths`/8 of the size that show any part of the window.

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kRecord = 64;
 constexpr std::string_view kIndexMagic = "convnet-pictures", kDataMagic = "convnet-pixels--";
 /// Raise it when decoding or scaling gives other pixels, or when the files change.
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 void put(std::string& record, std::size_t at, std::uint64_t value, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) record[at + i] = static_cast<char>(value >> (8 * i) & 0xff);

@@ -1,17 +1,20 @@
 #include "providers/png.h"
 
-#include <zlib.h>
+#include <fmt/format.h>
+#include <spng.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <new>
-#include <optional>
+#include <vector>
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/endian.h"
 #include "convnet/base/error.h"
+#include "providers/channels.h"
 #include "providers/orientation.h"
+#include "providers/resize.h"
 
 namespace convnet {
 namespace {
@@ -31,127 +34,17 @@ Chunk take_chunk(std::string_view& bytes) {
   return chunk;
 }
 
-std::string big_endian_text(std::uint64_t number) {
-  std::string text;
-  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift & 0xFF);
-  return text;
-}
-
-/// Returns the bytes that the rows of an image have before they are compressed, by the header's chunk;
-/// nullopt if that makes no sense. A row is its filter's number, then the pixels in whole bytes.
-std::optional<std::uint64_t> bytes_of_rows(std::string_view header) {
-  constexpr std::size_t kHeaderBytes = 13;
-  if (header.size() < kHeaderBytes) return std::nullopt;
-  const std::uint64_t width = big_endian(header), height = big_endian(header.substr(4));
-  const auto depth = static_cast<unsigned char>(header[8]), color = static_cast<unsigned char>(header[9]);
-  constexpr std::array<std::uint64_t, 7> kChannels = {1, 0, 3, 1, 2, 0, 4};
-  if (color >= kChannels.size() || depth > 16 || width > UINT32_MAX || height > UINT32_MAX)
-    return std::nullopt;
-  const std::uint64_t bits = kChannels.at(color) * depth;
-  const auto rows = [&](std::uint64_t w, std::uint64_t h) {
-    return w == 0 ? 0 : h * (1 + (w * bits + 7) / 8);
-  };
-  if (header[12] == 0) return rows(width, height);
-  // Adam7: each pass has every x_step-th pixel from x on, and rows likewise.
-  struct Pass {
-    std::uint64_t x, y, x_step, y_step;
-  };
-  constexpr std::array<Pass, 7> kPasses = {
-      {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}}};
-  std::uint64_t bytes = 0;
-  for (const Pass& p : kPasses)
-    bytes += rows((width - std::min(width, p.x) + p.x_step - 1) / p.x_step,
-                  (height - std::min(height, p.y) + p.y_step - 1) / p.y_step);
-  return bytes;
-}
-
-/// Decompresses the data of several chunks, one after the other.
-class Inflater {
- public:
-  /// `window_bits` is zlib's: negative for data without zlib's header.
-  explicit Inflater(int window_bits) {
-    if (inflateInit2(&stream_, window_bits) != Z_OK) throw std::bad_alloc();
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  ~Inflater() { inflateEnd(&stream_); }
-
-  /// Reads `data` and fills the rest of the output `to` from `done` on, which it adds to. Returns false at
-  /// the end of the compressed data, sound or not.
-  bool add(std::string_view data, char* to, std::size_t size, std::size_t& done) {
-    // zlib does not write to it.
-    stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(data.data()));
-    stream_.avail_in = static_cast<uInt>(data.size());
-    stream_.next_out = reinterpret_cast<Bytef*>(to) + done;
-    stream_.avail_out = static_cast<uInt>(size - done);
-    const int result = inflate(&stream_, Z_NO_FLUSH);
-    done = size - stream_.avail_out;
-    rest_ = data.substr(data.size() - stream_.avail_in);
-    if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    return result == Z_OK || result == Z_BUF_ERROR;
-  }
-  /// Returns what add() has not read.
-  std::string_view rest() const { return rest_; }
-
- private:
-  z_stream stream_ = {};
-  std::string_view rest_;
+/// A PNG whose chunks have been checked.
+struct CheckedPng {
+  std::string bytes;    ///< only the chunks that pixels need: the library parses no texts and profiles
+  int orientation = 1;  ///< orientation.h
+  bool opaque = true;   ///< there are no opacities
 };
 
-/// Compressed data that are not compressed: blocks of at most kMost bytes behind a head of kHead bytes.
-struct StoredBlocks {
-  static constexpr std::size_t kMost = 65535, kHead = 5;
-  std::string bytes;
-
-  /// Begins a block and returns the place of its data.
-  std::size_t open(std::size_t size) {
-    bytes.resize(bytes.size() + kHead + size);
-    return bytes.size() - size;
-  }
-  /// Ends the block whose data begin at `at` after `size` bytes.
-  void close(std::size_t at, std::size_t size, bool last) {
-    bytes.resize(at + size);
-    const std::uint64_t length = size, inverse = ~length;
-    bytes[at - kHead] = last ? '\1' : '\0';
-    for (std::size_t i = 0; i < 2; ++i) {
-      bytes[at - 4 + i] = static_cast<char>(length >> 8 * i & 0xFF);
-      bytes[at - 2 + i] = static_cast<char>(inverse >> 8 * i & 0xFF);
-    }
-  }
-};
-
-/// Returns the data of all chunks of pixels, decompressed to at most `most` bytes, in stored blocks.
-std::string stored_pixels(std::string_view chunks, std::uint64_t most, bool bare) {
-  Inflater inflater(bare ? -MAX_WBITS : MAX_WBITS);
-  StoredBlocks blocks;
-  if (!bare) blocks.bytes = "\x78\x01";  // zlib's header
-  std::string_view data;
-  bool goes_on = true;
-  while (true) {
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(most, StoredBlocks::kMost));
-    const std::size_t at = blocks.open(size);
-    std::size_t done = 0;
-    while (done < size && goes_on) {
-      if (!data.empty()) {
-        goes_on = inflater.add(data, blocks.bytes.data() + at, size, done);
-        data = inflater.rest();
-      } else if (!chunks.empty()) {
-        const Chunk chunk = take_chunk(chunks);
-        if (chunk.type == "IDAT") data = chunk.data;
-      } else {
-        goes_on = false;
-      }
-    }
-    most -= done;
-    blocks.close(at, done, most == 0 || !goes_on);
-    if (most == 0 || !goes_on) return std::move(blocks.bytes);
-  }
-}
-
-}  // namespace
-
+/// Checks the lengths and checksums of all chunks.
 CheckedPng checked_png(std::string_view bytes, const std::string& name) {
   CheckedPng checked{std::string(png_magic)};
+  checked.bytes.reserve(bytes.size());
   bytes.remove_prefix(png_magic.size());
   for (std::string_view type; type != "IEND";) {
     if (bytes.size() < kFrame || bytes.size() - kFrame < big_endian(bytes))
@@ -162,36 +55,79 @@ CheckedPng checked_png(std::string_view bytes, const std::string& name) {
     sum.add(type.data(), type.size() + chunk.data.size());
     if (sum.value() != big_endian(chunk.whole.substr(8 + chunk.data.size())))
       throw InputError(name + ": a damaged PNG (checksum)");
+    if (type == "CgBI")
+      throw InputError(name + ": a PNG of Apple's own form (CgBI), which cannot be read; save it as PNG");
     if (type == "eXIf") checked.orientation = exif_orientation(chunk.data);
-    if (!chunk.data.empty() || type != "IDAT") checked.bytes += chunk.whole;
+    if (type == "tRNS") checked.opaque = false;
+    // A decoder may pass over chunks whose names begin with a small letter.
+    const bool needed = type[0] < 'a' || type == "tRNS";
+    if (needed && (!chunk.data.empty() || type != "IDAT")) checked.bytes += chunk.whole;
   }
   return checked;
 }
 
-std::string with_bounded_pixels(const std::string& png) {
-  std::string_view rest = png;
-  rest.remove_prefix(png_magic.size());
-  std::string out(png_magic);
-  std::optional<std::uint64_t> most;
-  bool bare = false, written = false;  // bare: Apple's variant has no header of zlib
-  while (!rest.empty()) {
-    const std::string_view from_here = rest;
-    const Chunk chunk = take_chunk(rest);
-    bare = bare || chunk.type == "CgBI";
-    if (chunk.type == "IHDR") most = bytes_of_rows(chunk.data);
-    if (chunk.type != "IDAT" || !most) {
-      out += chunk.whole;
-      continue;
+using Decoder = std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)>;
+
+/// Throws what an error of the library means.
+void check(int error, const std::string& name) {
+  if (error == 0 || error == SPNG_EOI) return;
+  if (error == SPNG_EMEM) throw std::bad_alloc();
+  throw InputError(fmt::format("{}: a damaged image: {}", name, spng_strerror(error)));
+}
+
+/// Returns a decoder that has read the header. `png` must outlive it.
+Decoder open_png(const std::string& png, const std::string& name) {
+  Decoder decoder(spng_ctx_new(SPNG_CTX_IGNORE_ADLER32), &spng_ctx_free);
+  if (!decoder) throw std::bad_alloc();
+  // Checksums were compared.
+  check(spng_set_crc_action(decoder.get(), SPNG_CRC_USE, SPNG_CRC_USE), name);
+  check(spng_set_png_buffer(decoder.get(), png.data(), png.size()), name);
+  return decoder;
+}
+
+}  // namespace
+
+DecodedImage decode_png(std::string_view bytes, const std::string& name, const ChooseWindow& choose) {
+  const CheckedPng png = checked_png(bytes, name);
+  const Decoder decoder = open_png(png.bytes, name);
+  spng_ihdr header = {};
+  check(spng_get_ihdr(decoder.get(), &header), name);
+  check_size(header.width, header.height, name);
+  const ImageSize stored{static_cast<int>(header.height), static_cast<int>(header.width)};
+  ImageWindow window{0, 0, stored.height, stored.width};
+  if (choose) window = stored_window(choose(upright_size(stored, png.orientation)), stored, png.orientation);
+
+  const bool opaque = png.opaque && header.color_type != SPNG_COLOR_TYPE_GRAYSCALE_ALPHA &&
+                      header.color_type != SPNG_COLOR_TYPE_TRUECOLOR_ALPHA;
+  const std::size_t channels = opaque ? 3 : 4;
+  const std::size_t row_bytes = std::size_t{header.width} * channels;
+  const int format = opaque ? SPNG_FMT_RGB8 : SPNG_FMT_RGBA8;
+  DecodedImage image{window.height, window.width, {}};
+  const auto out_bytes = static_cast<std::size_t>(window.width) * 3;
+  image.pixels.resize(out_bytes * static_cast<std::size_t>(window.height));
+  const auto write_row = [&](const std::uint8_t* row, int y) {
+    const std::uint8_t* const from = row + static_cast<std::size_t>(window.x) * channels;
+    std::uint8_t* const to = image.pixels.data() + static_cast<std::size_t>(y - window.y) * out_bytes;
+    if (opaque)
+      std::copy(from, from + out_bytes, to);
+    else
+      blend_onto_white(from, static_cast<std::size_t>(window.width), to);
+  };
+  const int end = window.y + window.height;
+  if (header.interlace_method == SPNG_INTERLACE_NONE) {
+    std::vector<std::uint8_t> row(row_bytes);
+    check(spng_decode_image(decoder.get(), nullptr, 0, format, SPNG_DECODE_TRNS | SPNG_DECODE_PROGRESSIVE),
+          name);
+    for (int y = 0; y < end; ++y) {
+      check(spng_decode_row(decoder.get(), row.data(), row.size()), name);
+      if (y >= window.y) write_row(row.data(), y);
     }
-    if (written) continue;
-    written = true;
-    const std::string pixels = stored_pixels(from_here, *most, bare);
-    out += big_endian_text(pixels.size());
-    out += "IDAT";
-    out += pixels;
-    out += big_endian_text(0);  // no decoder here looks at the checksum again
+  } else {
+    std::vector<std::uint8_t> rows(row_bytes * header.height);
+    check(spng_decode_image(decoder.get(), rows.data(), rows.size(), format, SPNG_DECODE_TRNS), name);
+    for (int y = window.y; y < end; ++y) write_row(rows.data() + static_cast<std::size_t>(y) * row_bytes, y);
   }
-  return out;
+  return upright(std::move(image), png.orientation);
 }
 
 }  // namespace convnet

@@ -12,80 +12,83 @@
 namespace convnet {
 
 struct Prefetcher::State {
-  using Load = std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)>;
-
-  struct Result {
+  struct Begun {
     LoadRequest request;
-    std::shared_ptr<const DataBatch> batch;
-    std::exception_ptr error;
+    std::unique_ptr<PieceInProgress> piece;
+    std::exception_ptr error;                         ///< thrown instead
+    std::shared_ptr<const DataBatch> seen = nullptr;  ///< what peek() got of `piece`
+
+    std::shared_ptr<const DataBatch> wait() {
+      if (error) std::rethrow_exception(error);
+      return seen ? std::move(seen) : piece->wait();
+    }
   };
 
-  State(Load load_batch, std::size_t most_ready) : load(std::move(load_batch)), ahead(most_ready) {}
+  State(Begin begin_piece, std::size_t most_begun) : begin(std::move(begin_piece)), ahead(most_begun) {}
 
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [this] { return stop || (!wanted.empty() && ready.size() < ahead); });
+      changed.wait(lock, [this] { return stop || (!wanted.empty() && begun.size() < ahead); });
       if (stop) return;
-      loading = wanted.front();
+      beginning = wanted.front();
       wanted.pop_front();
-      Result loaded{*loading, nullptr, nullptr};
+      Begun next{*beginning, nullptr, nullptr};
       lock.unlock();
       try {
-        loaded.batch = load(loaded.request);
+        next.piece = begin(next.request);
       } catch (...) {
-        loaded.error = std::current_exception();
+        next.error = std::current_exception();
       }
       lock.lock();
       // The request may have been dropped meanwhile.
-      if (std::exchange(loading, std::nullopt)) {
-        if (loaded.batch && !loaded.batch->last) {
-          LoadRequest next = loaded.request;
-          next.first += next.count;
-          wanted.push_front(next);
+      if (std::exchange(beginning, std::nullopt)) {
+        if (next.piece && !next.piece->last()) {
+          LoadRequest following = next.request;
+          following.first += following.count;
+          wanted.push_front(following);
         }
-        ready.push_back(std::move(loaded));
+        begun.push_back(std::move(next));
       }
       changed.notify_all();
     }
   }
 
-  // The queue consists of the pieces that are ready, the one that is loading, and the requests that wait. The
-  // callers of these functions hold the mutex.
+  // The queue consists of the pieces that have begun, the one that is beginning, and the requests that wait.
+  // The callers of these functions hold the mutex.
   const LoadRequest* front() const {
-    return !ready.empty()    ? &ready.front().request
-           : loading         ? &*loading
+    return !begun.empty()    ? &begun.front().request
+           : beginning       ? &*beginning
            : !wanted.empty() ? &wanted.front()
                              : nullptr;
   }
   void forget_front() {
-    if (!ready.empty())
-      ready.pop_front();
-    else if (loading)
-      loading.reset();
+    if (!begun.empty())
+      begun.pop_front();
+    else if (beginning)
+      beginning.reset();
     else
       wanted.pop_front();
   }
   bool in_line(const LoadRequest& request) const {
-    return std::any_of(ready.begin(), ready.end(), [&](const Result& r) { return r.request == request; }) ||
-           loading == request || std::find(wanted.begin(), wanted.end(), request) != wanted.end();
+    return std::any_of(begun.begin(), begun.end(), [&](const Begun& b) { return b.request == request; }) ||
+           beginning == request || std::find(wanted.begin(), wanted.end(), request) != wanted.end();
   }
 
-  const Load load;
+  const Begin begin;
   const std::size_t ahead;
-  mutable std::mutex mutex;  // guards the members below
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
-  std::deque<Result> ready;
-  std::optional<LoadRequest> loading;
+  std::deque<Begun> begun;
+  std::optional<LoadRequest> beginning;
   std::deque<LoadRequest> wanted;
   bool stop = false;
-  std::thread loader;
+  std::thread thread;
 };
 
-Prefetcher::Prefetcher(std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> load,
-                       std::size_t ahead)
-    : state_(std::make_unique<State>(std::move(load), ahead)) {
-  state_->loader = std::thread([state = state_.get()] { state->run(); });
+Prefetcher::Prefetcher(Begin begin, std::size_t ahead)
+    : state_(std::make_unique<State>(std::move(begin), ahead)) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
 
 Prefetcher::~Prefetcher() {
@@ -94,7 +97,7 @@ Prefetcher::~Prefetcher() {
     state_->stop = true;
   }
   state_->changed.notify_all();
-  state_->loader.join();
+  state_->thread.join();
 }
 
 void Prefetcher::start(const LoadRequest& request) {
@@ -105,25 +108,33 @@ void Prefetcher::start(const LoadRequest& request) {
 }
 
 std::shared_ptr<const DataBatch> Prefetcher::take(const LoadRequest& request) {
-  State::Result taken;
+  State::Begun taken;
   {
     std::unique_lock lock(state_->mutex);
     while (state_->front() && *state_->front() != request) state_->forget_front();
     if (!state_->front()) state_->wanted.push_back(request);
     state_->changed.notify_all();
-    state_->changed.wait(lock, [this] { return !state_->ready.empty(); });
-    taken = std::move(state_->ready.front());
-    state_->ready.pop_front();
+    state_->changed.wait(lock, [this] { return !state_->begun.empty(); });
+    taken = std::move(state_->begun.front());
+    state_->begun.pop_front();
   }
+  // The next piece begins now, so that threads that find nothing left to do in this one go on with it.
   state_->changed.notify_all();
-  if (taken.error) std::rethrow_exception(taken.error);
-  return std::move(taken.batch);
+  return taken.wait();
 }
 
-std::shared_ptr<const DataBatch> Prefetcher::peek(const LoadRequest& request) const {
+std::shared_ptr<const DataBatch> Prefetcher::peek(const LoadRequest& request) {
   const std::lock_guard lock(state_->mutex);
-  return !state_->ready.empty() && state_->ready.front().request == request ? state_->ready.front().batch
-                                                                            : nullptr;
+  if (state_->begun.empty()) return nullptr;
+  State::Begun& front = state_->begun.front();
+  if (front.request != request || front.error || (!front.seen && !front.piece->done())) return nullptr;
+  if (front.seen) return front.seen;
+  try {
+    front.seen = front.piece->wait();
+  } catch (...) {
+    front.error = std::current_exception();
+  }
+  return front.seen;
 }
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// Reads the next pieces of data in a thread while the net trains on the current one.
+// Reads the next pieces of data while the net trains on the current one.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,27 @@
 
 namespace convnet {
 
-/// Owns a loader thread and a queue of requests, which it reads in order, up to `ahead` pieces before they
-/// are taken. After a piece that is not the last one of its batch, it requests the next piece by itself. Not
-/// thread-safe: only the training thread calls it.
+/// Owns a thread and a queue of requests, which it begins to read in order, until `ahead` pieces are in
+/// progress or complete and not yet taken. After a piece that is not the last one of its batch, it requests
+/// the next piece by itself. Not thread-safe: only the training thread calls it.
 class Prefetcher {
  public:
-  /// `load` is called on the loader thread, one call at a time, until the Prefetcher is destroyed.
-  explicit Prefetcher(std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> load,
-                      std::size_t ahead = 1);
+  using Begin = std::function<std::unique_ptr<PieceInProgress>(const LoadRequest&)>;
+
+  /// `begin` is called on the Prefetcher's thread, one call at a time, until the Prefetcher is destroyed.
+  explicit Prefetcher(Begin begin, std::size_t ahead = 1);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  /// Waits for a load in flight.
+  /// Waits for a call of `begin`, and destroys the pieces that were not taken.
   ~Prefetcher();
 
   /// Puts a request at the end of the queue, unless the queue already has it.
   void start(const LoadRequest& request);
   /// Returns the piece of `request`. If the queue has the request, waits for it and drops the requests before
-  /// it; else drops all requests and reads the piece now. Rethrows the loader's exception.
+  /// it; else drops all requests and reads the piece now. Rethrows what was thrown when it was read.
   std::shared_ptr<const DataBatch> take(const LoadRequest& request);
   /// Returns the piece if take() could return it without waiting; else null.
-  std::shared_ptr<const DataBatch> peek(const LoadRequest& request) const;
+  std::shared_ptr<const DataBatch> peek(const LoadRequest& request);
 
  private:
   struct State;

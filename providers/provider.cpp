@@ -24,6 +24,25 @@ std::int64_t MatrixInfo::image_bytes() const {
                            : cropped_image_bytes(element_count(uncropped) * size_of(type));
 }
 
+namespace {
+
+class FinishedPiece final : public PieceInProgress {
+ public:
+  explicit FinishedPiece(std::shared_ptr<const DataBatch> piece) : piece_(std::move(piece)) {}
+  bool last() const override { return piece_->last; }
+  bool done() const override { return true; }
+  std::shared_ptr<const DataBatch> wait() override { return piece_; }
+
+ private:
+  const std::shared_ptr<const DataBatch> piece_;
+};
+
+}  // namespace
+
+std::unique_ptr<PieceInProgress> finished_piece(std::shared_ptr<const DataBatch> piece) {
+  return std::make_unique<FinishedPiece>(std::move(piece));
+}
+
 DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count) {
   DataBatch piece;
   piece.first = first;

@@ -52,6 +52,26 @@ struct DataBatch {
   bool last = true;        ///< the batch ends with this piece
 };
 
+/// A piece of a batch that is being read, perhaps by other threads. Its destructor gives up what was not
+/// read.
+class PieceInProgress {
+ public:
+  PieceInProgress() = default;
+  PieceInProgress(const PieceInProgress&) = delete;
+  PieceInProgress& operator=(const PieceInProgress&) = delete;
+  virtual ~PieceInProgress() = default;
+
+  /// Returns DataBatch::last of the piece, which is known before the piece is.
+  virtual bool last() const = 0;
+  /// Returns whether wait() would return at once.
+  virtual bool done() const = 0;
+  /// Waits for the piece and returns it. Call it once. Throws what Provider::read() throws.
+  virtual std::shared_ptr<const DataBatch> wait() = 0;
+};
+
+/// Returns a piece that has been read.
+std::unique_ptr<PieceInProgress> finished_piece(std::shared_ptr<const DataBatch> piece);
+
 /// Inclusive range of batch numbers.
 struct BatchRange {
   int first = 0, last = 0;
@@ -203,8 +223,8 @@ struct LeftOutFiles {
   }
 };
 
-/// A data set as numbered batches of images. The same request returns the same images every time. read() may
-/// be called from another thread than the other functions, one call at a time.
+/// A data set as numbered batches of images. The same request returns the same images every time. read() and
+/// begin() may be called from another thread than the other functions, one call at a time.
 class Provider {
  public:
   Provider() = default;
@@ -245,6 +265,13 @@ class Provider {
   /// random, which depends on the seed, epoch, batch and index in the batch. Throws InputError for bad data,
   /// naming file and record, or RunError for I/O errors.
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
+  /// Begins to read a piece, which will be as read() returns it. A provider whose images take long to read
+  /// returns before it is complete, and several pieces may be in progress. Provider and `statistics` must
+  /// outlive the piece. Throws what read() throws.
+  virtual std::unique_ptr<PieceInProgress> begin(const LoadRequest& request,
+                                                 const PixelStatistics& statistics) const {
+    return finished_piece(std::make_shared<const DataBatch>(read(request, statistics)));
+  }
   /// Loads what stays in memory for all of training, which may take long; else the first read() of a training
   /// batch does it. Ends early once `stopped`, which is called now and then, returns true. Call it only while
   /// nothing reads. Throws like read().

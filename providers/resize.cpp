@@ -203,6 +203,23 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size) {
   return resize_image(image, size, {0, 0, size.height, size.width});
 }
 
+void check_size(std::int64_t width, std::int64_t height, const std::string& name) {
+  if (width < 1 || height < 1)
+    throw InputError(
+        fmt::format("{}: a damaged image: {} x {} pixels; a side has at least one", name, width, height));
+  if (width > max_image_pixels || height > max_image_pixels || width * height > max_image_pixels)
+    throw InputError(
+        fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
+}
+
+int eighths_for(const ImageWindow& window, int wanted_side) {
+  if (wanted_side <= 0) return 8;
+  const std::int64_t side = std::min(window.width, window.height);
+  for (const int eighths : {1, 2, 4})
+    if ((side * eighths + 7) / 8 >= wanted_side) return eighths;
+  return 8;
+}
+
 void check_aspect(ImageSize image, const std::string& name, int most) {
   const auto [shorter, longer] = std::minmax(image.height, image.width);
   if (longer / shorter > most)

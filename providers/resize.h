@@ -1,15 +1,24 @@
 // Scales and cuts decoded images.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "providers/decode.h"
 
 namespace convnet {
 
+/// Throws InputError, whose message begins with `name`, if an image has no pixels or too many
+/// (max_image_pixels).
+void check_size(std::int64_t width, std::int64_t height, const std::string& name);
+
 /// Throws InputError, whose message begins with `name`, if one side of an image is more than `most` times
 /// the other: scaled by its shorter side, such an image could be enormous.
 void check_aspect(ImageSize image, const std::string& name, int most);
+
+/// Returns the scale at which to decode a window: the least of 1, 2, 4 and 8 eighths with which its shorter
+/// side is at least `wanted_side`, else 8; 8 also if `wanted_side` is 0.
+int eighths_for(const ImageWindow& window, int wanted_side);
 
 /// Returns `size`, whose sides are at least 1, scaled so that the shorter side is `side`. The longer one is
 /// rounded, and limited to what an int can hold.

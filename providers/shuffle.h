@@ -20,8 +20,10 @@ class EpochOrder {
   /// in the stored order; images of class -1 are not drawn. Throws InputError if no image has a class.
   EpochOrder(const std::vector<std::int64_t>& images, const std::vector<std::int32_t>& classes,
              std::uint64_t seed);
-  /// Makes the order of an epoch; the other functions then describe it.
+  /// Makes the order of an epoch; at() then describes it.
   void prepare(int epoch);
+  /// Returns the epoch of the order; -1 if there is none yet.
+  int epoch() const { return epoch_; }
 
   /// An image in the stored order.
   struct Stored {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/config/text.h"
@@ -39,6 +40,27 @@ void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest
       at % values > 0 ? ", or the one that it is mixed with," : "", matrix));
 }
 
+/// A piece whose labels are checked when it is complete.
+class CheckedPiece final : public PieceInProgress {
+ public:
+  CheckedPiece(std::unique_ptr<PieceInProgress> piece, const LoadRequest& request,
+               std::vector<std::size_t> labels, int views)
+      : piece_(std::move(piece)), request_(request), labels_(std::move(labels)), views_(views) {}
+  bool last() const override { return piece_->last(); }
+  bool done() const override { return piece_->done(); }
+  std::shared_ptr<const DataBatch> wait() override {
+    std::shared_ptr<const DataBatch> data = piece_->wait();
+    for (const std::size_t m : labels_) check_labelled(*data, m, request_, views_);
+    return data;
+  }
+
+ private:
+  const std::unique_ptr<PieceInProgress> piece_;
+  const LoadRequest request_;
+  const std::vector<std::size_t> labels_;
+  const int views_;
+};
+
 }  // namespace
 
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
@@ -49,12 +71,13 @@ std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
       std::clamp(kBytes / std::max<std::int64_t>(1, images * image), kFewestPieces, kMostPieces));
 }
 
-std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
-    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph) {
-  return [provider, statistics, labels = label_matrices(graph)](const LoadRequest& r) {
-    auto data = std::make_shared<const DataBatch>(provider->read(r, statistics));
-    for (const std::size_t m : labels) check_labelled(*data, m, r, r.epoch == 0 ? provider->views() : 1);
-    return data;
+Prefetcher::Begin make_loader(const std::shared_ptr<const Provider>& provider,
+                              const PixelStatistics& statistics, const Graph& graph) {
+  // Copies of the function share what its pieces use.
+  const auto kept = std::make_shared<const PixelStatistics>(statistics);
+  return [provider, kept, labels = label_matrices(graph)](const LoadRequest& r) {
+    return std::make_unique<CheckedPiece>(provider->begin(r, *kept), r, labels,
+                                          r.epoch == 0 ? provider->views() : 1);
   };
 }
 

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
 #include "convnet/net/options.h"
+#include "providers/prefetch.h"
 #include "providers/provider.h"
 
 namespace convnet {
@@ -16,10 +16,11 @@ namespace convnet {
 /// but few if the images are large.
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 
-/// Makes the function with which a Prefetcher reads from `provider`. It throws as Provider::read() does, and
-/// InputError for an image without a class (label -1) if the net reads classes.
-std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
-    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph);
+/// Makes the function with which a Prefetcher reads from `provider`. It and its pieces throw as
+/// Provider::begin() and its pieces do, and InputError for an image without a class (label -1) if the net
+/// reads classes. It must outlive its pieces.
+Prefetcher::Begin make_loader(const std::shared_ptr<const Provider>& provider,
+                              const PixelStatistics& statistics, const Graph& graph);
 
 /// Reads the statistics that images of `provider` need from a checkpoint. If none are stored under the
 /// provider's name, those of the provider that the run had are used, for the same images in another form.

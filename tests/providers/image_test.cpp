@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <map>
 
@@ -66,6 +67,61 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
   CHECK(one->read({5, 1}, {}).matrices[0] != one->read({5, 2}, {}).matrices[0]);
   CHECK(open_images(folder.path(), options, 2)->read({5, 1}, {}).matrices[0] !=
         one->read({5, 1}, {}).matrices[0]);
+}
+
+TEST_CASE("pieces that are in progress together are what they are alone", "[image]") {
+  const TempFolder pickles_folder, folders;
+  const std::vector<Item> items = photographs(11, 3, 20);
+  write_file(pickles_folder / "batches.meta", meta(3, 20, 20));
+  write_batch(pickles_folder.path(), 1, items, 4);
+  write_batch(pickles_folder.path(), 2, photographs(7, 3, 21), 2);
+  write_folders(folders.path(), items);
+  for (const bool shuffle : {false, true}) {
+    const std::string path = shuffle ? folders.path() : pickles_folder.path();
+    const auto open = [&](int threads) {
+      ImageOptions options = sized(0, 16);
+      options.decode_threads = threads;
+      options.mixup = 0.5;
+      if (shuffle) return make_provider("image", path, 1, options, BatchRange{1, 1});
+      return make_provider("image", path, 1, options);
+    };
+    // Pieces of several batches, epochs and sizes, so that memory is used again for larger and smaller ones.
+    std::vector<LoadRequest> requests;
+    const ImageShare share{{2}, {false, true}};
+    for (const int epoch : {3, 1, 0, 2})
+      for (const int batch : {1, shuffle ? 1 : 2})
+        for (const std::int64_t first : {0, 4, 8})
+          requests.push_back({batch, epoch, first, 4, first == 4 ? &share : nullptr});
+    std::vector<DataBatch> alone;
+    for (const LoadRequest& request : requests) alone.push_back(open(1)->read(request, {}));
+    for (const int threads : {1, 3}) {
+      const auto provider = open(threads);
+      const PixelStatistics none;
+      for (const std::size_t together : {1, 2, 7}) {
+        CAPTURE(shuffle, threads, together);
+        std::deque<std::unique_ptr<PieceInProgress>> begun;
+        for (std::size_t i = 0, next = 0; i < requests.size(); ++i) {
+          for (; next < std::min(requests.size(), i + together); ++next)
+            begun.push_back(provider->begin(requests[next], none));
+          CHECK(begun.front()->last() == alone[i].last);
+          const std::shared_ptr<const DataBatch> piece = begun.front()->wait();
+          begun.pop_front();
+          CHECK(piece->images == alone[i].images);
+          CHECK(piece->first == alone[i].first);
+          CHECK(piece->last == alone[i].last);
+          CHECK(piece->matrices == alone[i].matrices);
+        }
+      }
+      // Pieces that nobody waits for are given up, and a piece may outlive its provider.
+      std::vector<std::unique_ptr<PieceInProgress>> unwanted;
+      for (const LoadRequest& request : requests) unwanted.push_back(provider->begin(request, none));
+    }
+    auto provider = open(2);
+    const PixelStatistics none;
+    const std::shared_ptr<const DataBatch> piece = provider->begin(requests[0], none)->wait();
+    provider.reset();
+    CHECK(piece->matrices == alone[0].matrices);
+  }
 }
 
 TEST_CASE("tests see the centre, ten views their corners, training any place", "[image]") {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <semaphore>
+#include <set>
 #include <thread>
 #include "tests/catch.h"
 
@@ -23,13 +25,13 @@ std::shared_ptr<const DataBatch> batch_of(int images) {
 
 /// A loader that notes what it loaded, and waits for `go` when `gated`.
 struct Loader {
-  std::shared_ptr<const DataBatch> operator()(const LoadRequest& request) {
+  std::unique_ptr<PieceInProgress> operator()(const LoadRequest& request) {
     begun.release();
     if (gated) go.acquire();
     const std::lock_guard lock(mutex);
     loaded.push_back(request.batch);
     if (request.batch < 0) throw InputError("batch " + std::to_string(request.batch) + " is broken");
-    return batch_of(request.batch);
+    return finished_piece(batch_of(request.batch));
   }
   std::vector<int> seen() {
     const std::lock_guard lock(mutex);
@@ -41,7 +43,86 @@ struct Loader {
   std::vector<int> loaded;
 };
 
+/// The state of pieces that complete when they are told to.
+struct Pieces {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<int> complete, destroyed;
+
+  void finish(int batch) {
+    const std::lock_guard lock(mutex);
+    complete.insert(batch);
+    changed.notify_all();
+  }
+};
+
+class SlowPiece final : public PieceInProgress {
+ public:
+  SlowPiece(Pieces& pieces, int batch) : pieces_(pieces), batch_(batch) {}
+  SlowPiece(const SlowPiece&) = delete;
+  SlowPiece& operator=(const SlowPiece&) = delete;
+  ~SlowPiece() override {
+    const std::lock_guard lock(pieces_.mutex);
+    pieces_.destroyed.insert(batch_);
+  }
+  bool last() const override { return true; }
+  bool done() const override {
+    const std::lock_guard lock(pieces_.mutex);
+    return pieces_.complete.contains(batch_);
+  }
+  std::shared_ptr<const DataBatch> wait() override {
+    std::unique_lock lock(pieces_.mutex);
+    pieces_.changed.wait(lock, [this] { return pieces_.complete.contains(batch_); });
+    if (batch_ == 13) throw InputError("batch 13 is broken");
+    return batch_of(batch_);
+  }
+
+ private:
+  Pieces& pieces_;
+  const int batch_;
+};
+
 }  // namespace
+
+TEST_CASE("Several pieces are in progress at once", "[providers]") {
+  Pieces pieces;
+  std::counting_semaphore<> begun{0};
+  {
+    Prefetcher prefetcher(
+        [&](const LoadRequest& request) {
+          begun.release();
+          return std::make_unique<SlowPiece>(pieces, request.batch);
+        },
+        2);
+    for (const int batch : {1, 2, 3, 13, 5}) prefetcher.start({batch});
+    for (int i = 0; i < 2; ++i) begun.acquire();  // hangs if the second one waits for the first
+    CHECK_FALSE(begun.try_acquire());             // two are enough
+    CHECK_FALSE(prefetcher.peek({1}));
+    pieces.finish(2);
+    pieces.finish(1);
+    CHECK(prefetcher.peek({1})->images == 1);
+    CHECK(prefetcher.peek({1})->images == 1);
+    CHECK(prefetcher.take({1})->images == 1);
+    begun.acquire();
+    CHECK(prefetcher.take({2})->images == 2);
+    begun.acquire();
+    pieces.finish(13);
+    // The third is given up.
+    CHECK(message_of<InputError>([&] { prefetcher.take({13}); }) == "batch 13 is broken");
+    CHECK(pieces.destroyed == std::set{1, 2, 3, 13});
+    begun.acquire();
+    // What peek() finds broken is broken for take(), too.
+    prefetcher.start({13});
+    begun.acquire();
+    pieces.finish(5);
+    CHECK(prefetcher.take({5})->images == 5);
+    CHECK_FALSE(prefetcher.peek({13}));
+    CHECK(message_of<InputError>([&] { prefetcher.take({13}); }) == "batch 13 is broken");
+    prefetcher.start({6});
+    begun.acquire();
+  }
+  CHECK(pieces.destroyed.contains(6));
+}
 
 TEST_CASE("Prefetcher gives the batch that was started", "[providers]") {
   Loader loader;
@@ -117,7 +198,7 @@ TEST_CASE("Pieces of a batch follow each other, and then comes what was started"
       seen.push_back(request);
     }
     read.release();
-    return piece;
+    return finished_piece(piece);
   };
   Prefetcher prefetcher(load, 2);
   CHECK(prefetcher.take({1, 1, 0, 4})->images == 4);
@@ -168,7 +249,7 @@ TEST_CASE("Prefetcher can be destroyed at any time", "[providers]") {
       begun.release();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       finished = true;
-      return batch_of(1);
+      return finished_piece(batch_of(1));
     });
     prefetcher.start({1});
     begun.acquire();
