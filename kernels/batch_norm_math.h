@@ -47,4 +47,13 @@ CONVNET_HD inline BatchNormGradient batch_norm_gradient(float scale, float varia
           static_cast<float>(-slope * inverse * static_cast<double>(diff_scale) / values)};
 }
 
+/// Moves a channel's running statistics towards those of a batch of `values` values; see BatchNormTrack.
+CONVNET_HD inline void track_batch_norm(float mean, float variance, double values, float factor,
+                                        float& running_mean, float& running_variance) {
+  if (values < 2) return;
+  const auto unbiased = static_cast<float>(values / (values - 1));
+  running_mean = (1 - factor) * running_mean + factor * mean;
+  running_variance = (1 - factor) * running_variance + factor * (variance * unbiased);
+}
+
 }  // namespace convnet

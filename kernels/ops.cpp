@@ -35,6 +35,8 @@ bool is_fused(const OpDesc& desc) {
         bool fused = false;
         if constexpr (requires { op.sum; }) fused = op.sum;
         if constexpr (requires { op.moments; }) fused = fused || op.moments;
+        if constexpr (requires { op.track; }) fused = fused || op.track;
+        if constexpr (requires { op.mask; }) fused = fused || op.mask;
         return fused;
       },
       desc);

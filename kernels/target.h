@@ -63,8 +63,8 @@ class Target {
   /// DeviceError, naming the operation and its shapes, if only a slow fallback could run it.
   virtual OpForm form(const OpDesc& op, const LayoutHints& hints) const = 0;
 
-  /// Returns whether the device can run `op`, into which another operation is fused (its fields `sum` and
-  /// `moments`), in one pass over its tensors. form() takes fused operations only if this returns true.
+  /// Returns whether the device can run `op`, into which another operation is fused (is_fused()), in one
+  /// pass over its tensors. form() takes fused operations only if this returns true.
   virtual bool fuses(const OpDesc& op) const = 0;
 
   /// Returns whether a device runs several streams at the same time.

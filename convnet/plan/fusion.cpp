@@ -51,6 +51,11 @@ class Fuser {
     for (const TaskId t : plan_.tasks.ids()) fuse_sum(t);
     for (const TaskId t : plan_.tasks.ids()) fuse_relu(t);
     for (const TaskId t : plan_.tasks.ids()) fuse_moments(t);
+    for (const TaskId t : plan_.tasks.ids()) fuse_track(t);
+    for (const TaskId t : plan_.tasks.ids()) {
+      TaskId sums = t;
+      while (sums.exists()) sums = fuse_gradient(sums);
+    }
     if (std::find(gone_.begin(), gone_.end(), true) == gone_.end()) return;
     Table<TaskId, Task> left;
     for (const TaskId t : plan_.tasks.ids()) {
@@ -187,6 +192,75 @@ class Fuser {
     fused.op = OpDesc(op);
     fused.uses.insert(fused.uses.end(), takes.uses.begin() + 1, takes.uses.end());
     fuse(maker, t, maker, std::move(fused));
+  }
+
+  /// Fuses task `t`, which moves running statistics, into the task that computes those of the batch.
+  void fuse_track(TaskId t) {
+    const Task& tracks = plan_.tasks[t];
+    const auto* track = std::get_if<BatchNormTrack>(&*tracks.op);
+    if (gone_[t] || track == nullptr) return;
+    const TaskId maker = last_writer(tracks.uses[0].buffer, t);
+    if (!maker.exists() || maker != last_writer(tracks.uses[1].buffer, t)) return;
+    const Task& makes = plan_.tasks[maker];
+    if (!run_together(makes, tracks)) return;
+    for (const std::size_t running : {2, 3}) {
+      if (used_between(tracks.uses[running].buffer, maker, t, false)) return;
+    }
+    Task fused = makes;
+    if (const auto* moments = std::get_if<BatchNormMoments>(&*makes.op)) {
+      if (moments->track || moments->values() != track->values) return;
+      fused.op = OpDesc(BatchNormMoments{moments->dims, true, track->factor});
+    } else if (const auto* merge = std::get_if<BatchNormMerge>(&*makes.op)) {
+      if (merge->track || merge->all_values() != track->values) return;
+      fused.op = OpDesc(BatchNormMerge{merge->channels, merge->values, true, track->factor});
+    } else {
+      return;
+    }
+    fused.uses.insert(fused.uses.end(), tracks.uses.begin() + 2, tracks.uses.end());
+    fuse(maker, t, maker, std::move(fused));
+  }
+
+  /// Fuses the sum or the relu's mask that makes the gradient which the batch norm's task `t` sums into that
+  /// task, which moves to its place. Returns the task's new place, none if nothing was fused.
+  TaskId fuse_gradient(TaskId t) {
+    const Task& takes = plan_.tasks[t];
+    const auto* sums = std::get_if<BatchNormBackwardWeights>(&*takes.op);
+    if (gone_[t] || sums == nullptr || sums->sum) return {};
+    const BufferId gradient = takes.uses[1].buffer;
+    const TaskId maker = last_writer(gradient, t);
+    if (!maker.exists() || !is_whole(takes.uses[1])) return {};
+    const Task& makes = plan_.tasks[maker];
+    if (!run_together(makes, takes) || !std::all_of(makes.uses.begin(), makes.uses.end(), is_whole) ||
+        makes.uses.back().buffer != gradient)
+      return {};
+    // A gradient that the task does not write is gone.
+    const bool written = !sums->writes_dy() || takes.uses.back().buffer == gradient;
+    if (!written && used_after(gradient, t)) return {};
+    if (sums->writes_dy() && used_between(gradient, maker, t, false)) return {};
+    for (const BufferUse& use : takes.uses) {
+      if (use.buffer != gradient && used_between(use.buffer, maker, t, use.access == Access::read)) return {};
+    }
+    BatchNormBackwardWeights op = *sums;
+    Task fused = takes;
+    const std::size_t extras = sums->relu ? 6 : 4;  // the place of arguments that fusions add
+    const auto insert = [&](BufferId buffer) {
+      fused.uses.insert(fused.uses.begin() + static_cast<std::ptrdiff_t>(extras), {buffer, Access::read});
+    };
+    const auto* neuron = std::get_if<NeuronBackward>(&*makes.op);
+    if (neuron != nullptr && neuron->f.kind == NeuronKind::relu && !sums->mask) {
+      op.mask = true;
+      insert(makes.uses[0].buffer);
+      fused.uses[1].buffer = makes.uses[1].buffer;
+    } else if (const std::optional<Sum> sum = sum_of(*makes.op)) {
+      op.sum = true;
+      insert(makes.uses[sum->first].buffer);
+      fused.uses[1].buffer = makes.uses[sum->second].buffer;
+    } else {
+      return {};
+    }
+    if (!sums->writes_dy()) fused.uses.push_back({gradient, Access::write});
+    fused.op = OpDesc(op);
+    return fuse(maker, t, maker, std::move(fused)) ? maker : TaskId();
   }
 
   /// Replaces tasks `maker` and `other` by `fused`, the work of `maker` with that of `other`, in the place

@@ -19,10 +19,12 @@ std::optional<TensorDesc> layout_of_gradient(const OpDesc& op, const Target& tar
   return std::nullopt;
 }
 
-/// Returns the layout of a matrix that `op` wants as `wanted`.
-WeightLayout layout_for(const OpDesc& op, const TensorDesc& wanted, bool training, const Target& target) {
+/// Returns the layout of the matrix that is argument `k` of `op`, which wants it as `wanted`.
+WeightLayout layout_for(const OpDesc& op, std::size_t k, const TensorDesc& wanted, bool training,
+                        const Target& target) {
+  const bool is_weights = k == 1;  // others are biases
   const std::optional<TensorDesc> gradient =
-      wanted.type != DataType::f32 && training ? layout_of_gradient(op, target) : std::nullopt;
+      wanted.type != DataType::f32 && training && is_weights ? layout_of_gradient(op, target) : std::nullopt;
   WeightLayout layout{gradient ? *gradient : with_type(wanted, DataType::f32)};
   // Not every layout exists in both types; with_type() makes the others plain.
   const bool same = layout.weights.plain() == wanted.plain() &&
@@ -46,7 +48,7 @@ std::vector<WeightLayout> choose_weight_layouts(const Node& node, std::int64_t i
       const OpForm form = target.form(op, LayoutHints(arguments(op).size()));
       for (std::size_t k = 0; k < matrices.size(); ++k) {
         if (matrices[k] >= 0)
-          layouts[static_cast<std::size_t>(matrices[k])] = layout_for(op, form.args[k], training, target);
+          layouts[static_cast<std::size_t>(matrices[k])] = layout_for(op, k, form.args[k], training, target);
       }
     }
   } catch (const DeviceError& e) {

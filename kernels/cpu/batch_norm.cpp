@@ -236,6 +236,20 @@ std::vector<float> padded(const float* values, std::int64_t count, std::int64_t 
   return all;
 }
 
+/// Returns the gradient where x > 0, and zeros elsewhere.
+[[gnu::always_inline]] inline Floats where_positive(const Floats& x, const Floats& gradient) {
+  return Floats::each(
+      [](const Floats::Part& value, Floats::Part dy) {
+#if defined(__AVX512F__)
+        // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is a
+        // third slower.
+        asm("" : "+v"(dy));
+#endif
+        return value > 0 ? dy : Floats::Part{};
+      },
+      x, gradient);
+}
+
 /// The normalisation of the channels of a block.
 struct Normalisation {
   Floats mean, slope, shift;
@@ -243,16 +257,7 @@ struct Normalisation {
   [[gnu::always_inline]] Floats operator()(const Floats& x) const { return (x - mean) * slope + shift; }
   /// Returns the gradient of the normalised values, given the gradient of their relu.
   [[gnu::always_inline]] Floats below_relu(const Floats& x, const Floats& gradient) const {
-    return Floats::each(
-        [](const Floats::Part& y, Floats::Part dy) {
-#if defined(__AVX512F__)
-          // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is
-          // a third slower.
-          asm("" : "+v"(dy));
-#endif
-          return y > 0 ? dy : Floats::Part{};
-        },
-        (*this)(x), gradient);
+    return where_positive((*this)(x), gradient);
   }
 };
 
@@ -285,10 +290,16 @@ class Normalisations {
 struct GradientSums {
   std::vector<double> dy, dy_x;
 };
-/// Computes the sums; gradient_of(block)(x, diff_dst) is dy.
-template <class T, class Gradient>
-GradientSums gradient_sums(const Cutting& cut, const T* src, const T* diff_dst,
-                           const std::vector<float>& mean, const Gradient& gradient_of) {
+/// The tensors of BatchNormBackwardWeights. The last three may be null.
+template <class T>
+struct GradientTensors {
+  const T *src, *diff_dst, *addend, *output;
+  T* dy;
+};
+/// Computes the sums; gradient_of(block)(x, dy) masks dy, which is then written if there is memory for it.
+template <class T, class Gradient, class Writes>
+GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, const std::vector<float>& mean,
+                           const Gradient& gradient_of, Writes /*writes*/) {
   const std::int64_t channels = cut.channels();
   GradientSums parts;
   parts.dy.resize(static_cast<std::size_t>(std::max<std::int64_t>(cut.groups(), 1) * channels));
@@ -304,9 +315,22 @@ GradientSums gradient_sums(const Cutting& cut, const T* src, const T* diff_dst,
           strip,
           [=](std::int64_t at, auto lanes, Sums& sums) {
             Floats x, d;
-            load_lanes(src + at, lanes, x);
-            load_lanes(diff_dst + at, lanes, d);
+            load_lanes(t.src + at, lanes, x);
+            load_lanes(t.diff_dst + at, lanes, d);
+            if constexpr (Writes()) {
+              if (t.addend != nullptr) add_floats(t.addend + at, lanes, d);
+              if (t.output != nullptr) {
+                Floats y;
+                load_lanes(t.output + at, lanes, y);
+                d = where_positive(y, d);
+              }
+            }
             d = gradient(x, d);
+            if constexpr (Writes()) {
+              // The sums are those of what is written.
+              store_lanes(t.dy + at, lanes, d);
+              load_lanes(t.dy + at, lanes, d);
+            }
             sums.a += d;
             sums.b += d * (x - center);
           },
@@ -336,6 +360,13 @@ void with_constant(bool value, const F& f) {
     f(std::false_type{});
 }
 
+/// Does BatchNormTrack, whose arguments are the first four.
+void track(std::int64_t channels, std::int64_t values, float factor, std::span<std::byte* const> args) {
+  for (std::int64_t c = 0; c < channels; ++c)
+    track_batch_norm(as_floats(args[0])[c], as_floats(args[1])[c], static_cast<double>(values), factor,
+                     as_floats(args[2])[c], as_floats(args[3])[c]);
+}
+
 /// Returns the tensor of the images of `op`, with their layout and type.
 template <class Op>
 TensorDesc images_of(const Op& op, const LayoutHints& hints) {
@@ -352,10 +383,11 @@ Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
-      [view = *activation_view(tensor), type = tensor.type](std::span<std::byte* const> args) {
+      [view = *activation_view(tensor), type = tensor.type, op](std::span<std::byte* const> args) {
         with_stored(type, [&]<class T>(T) {
           moments(view, as<const T>(args[0]), as_floats(args[1]), as_floats(args[2]));
         });
+        if (op.track) track(op.dims[1], op.values(), op.factor, args.subspan(1));
       });
 }
 
@@ -372,6 +404,7 @@ Prepared prepare(const BatchNormMerge& op, const LayoutHints&) {
       as_floats(args[2 * parts])[c] = static_cast<float>(all.mean);
       as_floats(args[2 * parts + 1])[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
     }
+    if (op.track) track(op.channels, op.all_values(), op.factor, args.subspan(2 * parts));
   });
 }
 
@@ -412,37 +445,38 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
 
 Prepared prepare(const BatchNormTrack& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    if (op.values < 2) return;
-    const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
-    float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
-    const auto m = static_cast<double>(op.values);
-    const auto unbiased = static_cast<float>(m / (m - 1));
-    for (std::int64_t c = 0; c < op.channels; ++c) {
-      running_mean[c] = (1 - op.factor) * running_mean[c] + op.factor * mean[c];
-      running_variance[c] = (1 - op.factor) * running_variance[c] + op.factor * (variance[c] * unbiased);
-    }
+    track(op.channels, op.values, op.factor, args);
   });
 }
 
 Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [view = *activation_view(tensor), type = tensor.type,
-                                     epsilon = op.epsilon, relu = op.relu](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor),
+      [view = *activation_view(tensor), type = tensor.type, op](std::span<std::byte* const> args) {
         const Cutting cut(view, kReducedImages);
+        const float epsilon = op.epsilon;
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
-        float *diff_scale = as_floats(args[relu ? 6 : 4]), *diff_shift = as_floats(args[relu ? 7 : 5]);
+        std::size_t next = 4;
+        const auto optional = [&](bool given) { return given ? args[next++] : nullptr; };
+        const float* scale = as_floats(optional(op.relu));
+        const float* shift = as_floats(optional(op.relu));
+        std::byte* addend = optional(op.sum);
+        std::byte* output = optional(op.mask);
+        float *diff_scale = as_floats(args[next]), *diff_shift = as_floats(args[next + 1]);
         const auto sum = [&](const auto& gradient_of) {
           GradientSums sums;
           with_stored(type, [&]<class T>(T) {
-            sums = gradient_sums(cut, as<const T>(args[0]), as<const T>(args[1]),
-                                 padded(mean, view.c, cut.channels()), gradient_of);
+            const GradientTensors<T> tensors{as<const T>(args[0]), as<const T>(args[1]), as<const T>(addend),
+                                             as<const T>(output), as<T>(args.back())};
+            with_constant(op.writes_dy(), [&](auto writes) {
+              sums = gradient_sums(cut, tensors, padded(mean, view.c, cut.channels()), gradient_of, writes);
+            });
           });
           return sums;
         };
         const auto below_relu = [&] {
-          const Normalisations all(cut, view.c, mean, variance, as_floats(args[4]), as_floats(args[5]),
-                                   epsilon);
+          const Normalisations all(cut, view.c, mean, variance, scale, shift, epsilon);
           return sum([&](std::int64_t block) {
             return [normalised = all.of(block)](const Floats& x, const Floats& dy) {
               return normalised.below_relu(x, dy);
@@ -450,7 +484,7 @@ Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
           });
         };
         const auto plain = [](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; };
-        const GradientSums sums = relu ? below_relu() : sum(plain);
+        const GradientSums sums = op.relu ? below_relu() : sum(plain);
         for (std::int64_t c = 0; c < view.c; ++c) {
           const auto at = static_cast<std::size_t>(c);
           diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));

@@ -60,6 +60,7 @@ Prepared prepare_reorder_in_f32(const Reorder& op) {
 
 bool fuses(const OpDesc& op, DataType type) {
   return std::holds_alternative<BatchNormForward>(op) || std::holds_alternative<BatchNormBackwardData>(op) ||
+         std::holds_alternative<BatchNormBackwardWeights>(op) ||
          prepare_winograd(use_instruction_set(), op, type) != nullptr;  // null if lacks_products()
 }
 

@@ -22,18 +22,21 @@ template <class T, int Lanes>
 struct Numbers {
   Vector<T, Lanes>* memory;
   CONVNET_HD explicit Numbers(std::byte* at) : memory(as_vectors<T, Lanes>(at)) {}
-  CONVNET_DEVICE Vector<float, Lanes> operator[](std::int64_t i) const {
-    const Vector<T, Lanes> stored = memory[i];
+  CONVNET_DEVICE Vector<float, Lanes> operator[](std::int64_t i) const { return as_floats(memory[i]); }
+  CONVNET_DEVICE static Vector<float, Lanes> as_floats(const Vector<T, Lanes>& stored) {
     Vector<float, Lanes> values;
     CONVNET_UNROLL
     for (int lane = 0; lane < Lanes; ++lane) values.lane[lane] = to_float(stored.lane[lane]);
     return values;
   }
-  CONVNET_DEVICE void set(std::int64_t i, const Vector<float, Lanes>& values) const {
+  CONVNET_DEVICE static Vector<T, Lanes> as_stored(const Vector<float, Lanes>& values) {
     Vector<T, Lanes> stored;
     CONVNET_UNROLL
     for (int lane = 0; lane < Lanes; ++lane) stored.lane[lane] = stored_as<T>(values.lane[lane]);
-    memory[i] = stored;
+    return stored;
+  }
+  CONVNET_DEVICE void set(std::int64_t i, const Vector<float, Lanes>& values) const {
+    memory[i] = as_stored(values);
   }
 };
 

@@ -2,6 +2,7 @@
 // products.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sum_rows.h"
 
 namespace convnet::cuda {
 
@@ -20,18 +21,21 @@ Prepared prepare(const AddBias&, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const BiasBackward& op, const OpForm& form, const Context&) {
+  // The images are the rows of a matrix, whose columns lie as the elements of an image do.
   const View view = view_of(form.args[0]);
   const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
+  const bool in_order = !view.last || view.c == 1 || view.spatial() == 1;
   return std::make_shared<KernelOp>(
-      form, [view, per_image](Stream stream, std::span<std::byte* const> p, std::byte*) {
-        const float* diff_dst = as_floats(p[0]);
+      form, [view, in_order, per_image, rows = SumRows(view.n, per_image), type = form.args[0].type](
+                Stream stream, std::span<std::byte* const> p, std::byte* workspace) {
         float* diff_bias = as_floats(p[1]);
-        // Neighbouring threads sum neighbouring elements of the images.
+        Areas areas;
+        float* sums = in_order ? diff_bias : as_floats(workspace + areas.add_floats(per_image));
+        rows.run(stream, type, p[0], workspace + areas.bytes(), sums);
+        if (in_order) return;
         for_each(stream, per_image, [=] CONVNET_DEVICE(std::int64_t i) {
-          float sum = 0;
-          for (std::int64_t n = 0; n < view.n; ++n) sum += diff_dst[n * per_image + i];
           const View::Place at = view.place(i);
-          diff_bias[at.c * view.spatial() + at.s] = sum;
+          diff_bias[at.c * view.spatial() + at.s] = sums[i];
         });
       });
 }

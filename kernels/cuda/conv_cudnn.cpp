@@ -69,7 +69,6 @@ class ConvOp : public PreparedOp {
     if (variant.images != ConvImages::given) extras.images = image_bytes(g, problem_.type());
     if (variant.images == ConvImages::blocks || variant.narrow)
       extras.weights = element_count(g.weights()) * size_of(weights_type(variant));
-    if (problem_.rounds_bias(variant)) extras.bias = g.k * size_of(problem_.type());
     extras.sums_bias = problem_.pass == ConvPass::backward_weights && problem_.bias;
     return {g, extras, library_bytes};
   }
@@ -95,17 +94,13 @@ class ConvOp : public PreparedOp {
     };
     switch (problem_.pass) {
       case ConvPass::forward: {
-        const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
-        std::byte* fused_bias = variant.fused && problem_.bias ? p[2] : nullptr;
-        if (problem_.rounds_bias(variant)) {
-          fused_bias = workspace + at.bias;
-          narrow(stream, g.k, bias, reinterpret_cast<BFloat16*>(fused_bias));
-        }
+        const std::byte* bias = problem_.bias ? p[2] : nullptr;
         if (in_blocks)
           to_blocks(stream, type, view(g.weights()), p[1], filter_blocks, view(seen.weights()), weights_copy);
-        const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[1], p.back(), fused_bias};
+        const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[1], p.back(),
+                                    variant.fused ? bias : nullptr};
         execute(plan, queue, pointers, rest, problem_.name());
-        if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, problem_.relu, type, p.back());
+        if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, type, problem_.relu, type, p.back());
         break;
       }
       case ConvPass::backward_data: {

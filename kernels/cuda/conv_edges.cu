@@ -35,18 +35,19 @@ struct ToBlocks {
 };
 
 /// See add_bias_relu(): a thread changes some columns of a row.
-template <int Lanes, class T>
+template <int Lanes, class T, class B>
 struct AddBiasRelu {
-  const float* bias;
-  std::int64_t vectors;  ///< number of vectors in a row
+  Numbers<B, Lanes> bias;  ///< may be null
+  std::int64_t vectors;    ///< number of vectors in a row
   bool relu;
   Numbers<T, Lanes> y;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     Vector<float, Lanes> v = y[i];
-    const std::int64_t column = bias == nullptr ? 0 : divide(i, vectors).rest * Lanes;
+    Vector<float, Lanes> b{};
+    if (bias.memory != nullptr) b = bias[divide(i, vectors).rest];
     CONVNET_UNROLL
     for (int lane = 0; lane < Lanes; ++lane) {
-      if (bias != nullptr) v.lane[lane] += bias[column + lane];
+      if (bias.memory != nullptr) v.lane[lane] += b.lane[lane];
       if (relu) v.lane[lane] = ReluFunctor{}.forward(v.lane[lane]);
     }
     y.set(i, v);
@@ -109,26 +110,31 @@ void from_blocks(Stream stream, DataType from_type, const View& from, const std:
   });
 }
 
-void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
-                   DataType type, std::byte* y) {
+void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const std::byte* bias,
+                   DataType bias_type, bool relu, DataType type, std::byte* y) {
   if (bias == nullptr && !relu) return;
+  auto* const biases = const_cast<std::byte*>(bias);  // it is only read
   with_stored_type(type, [&](auto stored) {
-    using T = decltype(stored);
-    constexpr int kTogether = kLoadLanes<T>;
-    if (columns % kTogether == 0 && is_aligned(y))
-      for_each(stream, rows * columns / kTogether,
-               AddBiasRelu<kTogether, T>{bias, columns / kTogether, relu, Numbers<T, kTogether>(y)});
-    else
-      for_each(stream, rows * columns, AddBiasRelu<1, T>{bias, columns, relu, Numbers<T, 1>(y)});
+    with_stored_type(bias_type, [&](auto of_bias) {
+      using T = decltype(stored);
+      using B = decltype(of_bias);
+      constexpr int kTogether = kLoadLanes<T>;
+      const auto launch = [&](auto lanes) {
+        for_each(stream, rows * columns / lanes(),
+                 AddBiasRelu<lanes(), T, B>{Numbers<B, lanes()>(biases), columns / lanes(), relu,
+                                            Numbers<T, lanes()>(y)});
+      };
+      // Biases of f32 beside eight numbers of bf16 are two loads; matrices begin at multiples of 64 bytes.
+      if (columns % kTogether == 0 && is_aligned(y) && is_aligned(bias, 32))
+        launch(std::integral_constant<int, kTogether>{});
+      else
+        launch(std::integral_constant<int, 1>{});
+    });
   });
 }
 
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst) {
   for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = to_float(src[i]); });
-}
-
-void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst) {
-  for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = stored_as<BFloat16>(src[i]); });
 }
 
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,

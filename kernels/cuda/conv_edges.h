@@ -25,14 +25,13 @@ void to_blocks(Stream stream, DataType type, const View& from, const std::byte* 
 /// become zero.
 void from_blocks(Stream stream, DataType from_type, const View& from, const std::byte* src,
                  const Blocks& blocks, const View& to, DataType to_type, std::byte* dst);
-/// Adds `bias`, a number for every column, to the matrix y (rows, columns) unless it is null; then applies
-/// max(0,y) if `relu`, keeping NaN. The library's matrix products could do both, but their relu loses NaN,
-/// and they can neither add f32 to bf16 nor a different bias to each matrix of a batch.
-void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
-                   DataType type, std::byte* y);
-/// Convert `count` numbers from bf16 to f32, and from f32 to bf16.
+/// Adds `bias`, a number of `bias_type` for every column, to the matrix y (rows, columns) unless it is null;
+/// then applies max(0,y) if `relu`, keeping NaN. The library's matrix products could do both, but their relu
+/// loses NaN, and they can neither add f32 to bf16 nor a different bias to each matrix of a batch.
+void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const std::byte* bias,
+                   DataType bias_type, bool relu, DataType type, std::byte* y);
+/// Converts `count` numbers from bf16 to f32.
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst);
-void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst);
 /// diff_bias = the sums of the columns of diff_dst (rows, columns). `workspace` has sum_rows_bytes().
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,
                    const std::byte* diff_dst, std::byte* workspace, float* diff_bias);

@@ -178,13 +178,14 @@ Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Cont
       form, areas.bytes(),
       [=, channels = g.k, has_bias = op.bias, relu = op.relu](Queue* queue, std::span<std::byte* const> p,
                                                               std::byte* workspace) {
-        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+        const std::byte* bias = has_bias ? p[2] : nullptr;
         for (std::int64_t i = 0; i < w.chunks.count; ++i) {
           const std::byte* src = p[0] + w.chunks.begin(i) * w.in_bytes;
           std::byte* dst = p.back() + w.chunks.begin(i) * w.out_bytes;
           const std::byte* columns = w.gather(stream_of(queue), i, src, workspace + columns_area);
           products[i].run(queue, columns, p[1], dst, workspace + product_area);
-          add_bias_relu(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
+          add_bias_relu(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, type, relu, type,
+                        dst);
         }
       },
       "im2col");

@@ -5,8 +5,8 @@ set(cuda_code -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels
-  bias concat cost batch_norm conv_edges conv_gemm depthwise elementwise eltwise image inner_product load local norm pool
-  random softmax update)
+  bias concat cost batch_norm batch_norm_sums conv_edges conv_gemm depthwise elementwise eltwise image inner_product load local norm pool
+  random softmax update window_norm)
 list(TRANSFORM cuda_kernels PREPEND cuda/)
 list(TRANSFORM cuda_kernels APPEND .cu)
 

@@ -61,8 +61,8 @@ enum class ConvImages {
 
 /// One way to compute a convolution.
 struct ConvVariant {
-  /// Bias and relu are part of the graph. In bf16 runs the bias is first rounded to bf16, because engines
-  /// that are not compiled at run time require it.
+  /// Bias and relu are part of the graph. The bias has the type of the activations, because engines that are
+  /// not compiled at run time require it.
   bool fused = false;
   ConvImages images = ConvImages::given;
   bool narrow = false;  ///< the gradient of the weights is computed as bf16 and then converted to f32
@@ -91,10 +91,6 @@ struct ConvProblem {
       case ConvImages::blocks: break;
     }
     return over_blocks(g, g.stride.x, kLoadBytes / size_of(type()));
-  }
-  /// Returns whether the library gets a copy of the bias, rounded to bf16.
-  bool rounds_bias(const ConvVariant& variant) const {
-    return variant.fused && bias && type() == DataType::bf16;
   }
   std::string name() const {
     static constexpr std::array kPasses = {"forward", "backward_data", "backward_weights"};

@@ -35,7 +35,7 @@ struct Convolve {
   int ow;
   Windows rows, columns;
   Numbers<T, Lanes> images, filters, dst;
-  const float* bias;  ///< null: none
+  Numbers<T, Lanes> bias;  ///< may be null
   bool accumulate, relu;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
@@ -61,6 +61,8 @@ struct Convolve {
         }
       }
     }
+    Vector<float, Lanes> biases{};
+    if (bias.memory != nullptr) biases = bias[at.c];
     CONVNET_UNROLL
     for (int k = 0; k < kStrip; ++k) {
       if (first + k >= ow) continue;
@@ -73,7 +75,7 @@ struct Convolve {
       }
       CONVNET_UNROLL
       for (int lane = 0; lane < Lanes; ++lane) {
-        if (bias != nullptr) result.lane[lane] += bias[at.c * Lanes + lane];
+        if (bias.memory != nullptr) result.lane[lane] += biases.lane[lane];
         if (relu) result.lane[lane] = ReluFunctor{}.forward(result.lane[lane]);
       }
       dst.set(place, result);
@@ -180,7 +182,7 @@ void transpose_filters(Stream stream, const ConvGeometry& g, bool flip, const st
 
 /// An epilogue says what Convolve does with the sums.
 struct Epilogue {
-  const float* bias = nullptr;
+  const std::byte* bias = nullptr;  ///< of the type of the images
   bool accumulate = false, relu = false;
 };
 
@@ -198,7 +200,7 @@ void convolve(Stream stream, DataType type, const ConvGeometry& g, const std::by
     const auto given = [](const std::byte* memory) { return Given(const_cast<std::byte*>(memory)); };
     for_each(stream, strips.size(),
              Body{images, strips, static_cast<int>(g.ow), Windows(g.rows()), Windows(g.columns()), given(src),
-                  given(workspace), Given(dst), epilogue.bias, epilogue.accumulate, epilogue.relu});
+                  given(workspace), Given(dst), given(epilogue.bias), epilogue.accumulate, epilogue.relu});
   });
 }
 
@@ -242,8 +244,8 @@ Prepared prepare_depthwise(const ConvForward& op, const OpForm& form) {
   return std::make_shared<DepthwiseOp>(
       form, depthwise_filter_bytes(op.g, type),
       [op, type](Stream stream, std::span<std::byte* const> p, std::byte* workspace) {
-        convolve(stream, type, op.g, p[0], p[1], false,
-                 {op.bias ? as_floats(p[2]) : nullptr, op.accumulate, op.relu}, p.back(), workspace);
+        convolve(stream, type, op.g, p[0], p[1], false, {op.bias ? p[2] : nullptr, op.accumulate, op.relu},
+                 p.back(), workspace);
       });
 }
 

@@ -37,6 +37,10 @@ class Divisor {
     const std::uint32_t q = quotient(a);
     return {q, a - q * static_cast<std::uint32_t>(value_)};
   }
+  /// Returns the quotient of an index, which is seldom as large as kLimit.
+  CONVNET_HD Quotient divide_index(std::int64_t a) const {
+    return a < kLimit ? divide(static_cast<std::uint32_t>(a)) : divide_any(a);
+  }
   /// Returns the quotient of any a >= 0, slowly.
   CONVNET_HD Quotient divide_any(std::int64_t a) const {
     const std::int64_t q = a / value_;

@@ -30,58 +30,75 @@ struct Add {
 };
 
 /// The runs that one launch copies.
-struct Runs {
-  void add(const float* from, float* to, BFloat16* also_to, std::int64_t floats) {
-    src[count] = from;
-    rounded[count] = also_to;
-    dst[count++] = to;
-    ranges.add(floats);
-  }
-  CONVNET_DEVICE void copy(std::int64_t element) const {
-    const Ranges::Place at = ranges.find(element);
-    const float value = src[at.range][at.index];
-    dst[at.range][at.index] = value;
-    if (rounded[at.range] != nullptr) rounded[at.range][at.index] = to_bf16(value);
-  }
-
-  Ranges ranges;
+struct CopiedRuns {
   const float* src[Ranges::kMost];
   float* dst[Ranges::kMost];
   BFloat16* rounded[Ranges::kMost];  ///< null for runs that are not rounded
-  int count = 0;
+  bool aligned[Ranges::kMost];
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(int run, std::int64_t i) const {
+    const Vector<float, Lanes> values = reinterpret_cast<const Vector<float, Lanes>*>(src[run])[i];
+    reinterpret_cast<Vector<float, Lanes>*>(dst[run])[i] = values;
+    if (rounded[run] != nullptr)
+      reinterpret_cast<Vector<BFloat16, Lanes>*>(rounded[run])[i] =
+          Numbers<BFloat16, Lanes>::as_stored(values);
+  }
 };
 
 /// The runs that one launch sums. They are its parameters, which have room for kMostGradients sources.
-struct Sums {
+struct SummedRuns {
   struct Run {
     float* dst;
     bool adds;  ///< whether the sum continues that of an earlier launch
-    int first_source, end_source;
+    short first_source, end_source;
   };
+  Run runs[Ranges::kMost];
+  bool aligned[Ranges::kMost];
+  const float* sources[kMostGradients];  ///< sources of all runs
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(int index, std::int64_t i) const {
+    using Values = Vector<float, Lanes>;
+    const Run& run = runs[index];
+    Values* dst = reinterpret_cast<Values*>(run.dst);
+    int k = run.first_source;
+    Values total = run.adds ? dst[i] : reinterpret_cast<const Values*>(sources[k++])[i];
+    CONVNET_UNROLL_BY(4)
+    for (; k < run.end_source; ++k) {
+      const Values more = reinterpret_cast<const Values*>(sources[k])[i];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) total.lane[lane] += more.lane[lane];
+    }
+    dst[i] = total;
+  }
+};
+
+/// A launch of SummedRuns under construction.
+struct Sums {
+  OverRuns<SummedRuns> work;
+  int source_count = 0;
 
   /// Returns the number of sources that another run may have.
-  int room() const { return ranges.full() ? 0 : static_cast<int>(kMostGradients) - source_count; }
+  int room() const { return work.pieces.full() ? 0 : static_cast<int>(kMostGradients) - source_count; }
   void add(float* dst, bool adds, std::span<std::byte* const> from, std::int64_t floats) {
-    runs[run_count++] = {dst, adds, source_count, source_count + static_cast<int>(from.size())};
-    for (std::byte* const source : from) sources[source_count++] = as_floats(source);
-    ranges.add(floats);
+    const int run = work.pieces.count();
+    work.runs.runs[run] = {dst, adds, static_cast<short>(source_count),
+                           static_cast<short>(source_count + static_cast<int>(from.size()))};
+    work.runs.aligned[run] = is_aligned(dst) && all_aligned(from);
+    for (std::byte* const source : from) work.runs.sources[source_count++] = as_floats(source);
+    work.pieces.add(floats);
   }
-  CONVNET_DEVICE void sum(std::int64_t element) const {
-    const Ranges::Place at = ranges.find(element);
-    const Run& run = runs[at.range];
-    int k = run.first_source;
-    float total = run.adds ? run.dst[at.index] : sources[k++][at.index];
-    for (; k < run.end_source; ++k) total += sources[k][at.index];
-    run.dst[at.index] = total;
-  }
-
-  Ranges ranges;
-  Run runs[Ranges::kMost];
-  const float* sources[kMostGradients];  ///< sources of all runs
-  int run_count = 0, source_count = 0;
 };
-void launch(Stream stream, const Sums& sums) {
-  for_each(stream, sums.ranges.total(), [sums] CONVNET_DEVICE(std::int64_t i) { sums.sum(i); });
+void launch(Stream stream, const Sums& sums) { for_teams(stream, sums.work.pieces.total(), sums.work); }
+
+/// Returns `v` as it is stored in type To.
+template <class To, class From>
+CONVNET_DEVICE To converted(From v) {
+  if constexpr (std::is_same_v<From, To>)
+    return v;
+  else
+    return stored_as<To>(to_float(v));
 }
 
 /// Copies elements from one layout and type to another.
@@ -92,19 +109,70 @@ struct Relay {
   To* dst;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place p = to.place(i);
-    const From v = src[from.index(p.n, p.c, p.s)];
-    if constexpr (std::is_same_v<From, To>)
-      dst[i] = v;
-    else
-      dst[i] = stored_as<To>(to_float(v));
+    dst[i] = converted<To>(src[from.index(p.n, p.c, p.s)]);
   }
 };
+
+/// Transposes a matrix for each image, from rows x columns to columns x rows. A team copies a square through
+/// shared memory, so that neighbouring threads read, and then write, neighbouring elements.
+template <class From, class To>
+struct Transpose {
+  static constexpr int kSide = sizeof(To) < 4 ? 64 : 32;  ///< of a square
+  static constexpr int kPitch =
+      kSide + 4 / static_cast<int>(sizeof(To));  ///< its columns are in several banks
+  std::int64_t rows, columns, squares_up, squares_across;
+  Divisor by_image, by_row;
+  const From* src;
+  To* dst;
+
+  Transpose(std::int64_t rows_, std::int64_t columns_, std::span<std::byte* const> args)
+      : rows(rows_),
+        columns(columns_),
+        squares_up((rows_ + kSide - 1) / kSide),
+        squares_across((columns_ + kSide - 1) / kSide),
+        by_image(squares_up * squares_across),
+        by_row(squares_across),
+        src(reinterpret_cast<const From*>(args[0])),
+        dst(reinterpret_cast<To*>(args[1])) {}
+  /// Returns whether squares are mostly full.
+  static bool suits(std::int64_t rows, std::int64_t columns) { return std::min(rows, columns) >= kSide / 2; }
+  std::int64_t teams(std::int64_t images) const { return images * squares_up * squares_across; }
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t i) const {
+    To* const square = team.shared<To, kSide * kPitch>();
+    const Quotient image = by_image.divide_index(i);
+    const Quotient place = by_row.divide(static_cast<std::uint32_t>(image.rest));
+    const std::int64_t row = place.value * kSide, column = place.rest * kSide;
+    const From* const from = src + image.value * rows * columns;
+    To* const to = dst + image.value * rows * columns;
+    CONVNET_UNROLL_BY(4)
+    for (int k = team.rank(); k < kSide * kSide; k += team.size()) {
+      const int y = k / kSide, x = k % kSide;
+      if (row + y < rows && column + x < columns)
+        square[x * kPitch + y] = converted<To>(from[(row + y) * columns + column + x]);
+    }
+    team.wait();
+    CONVNET_UNROLL_BY(4)
+    for (int k = team.rank(); k < kSide * kSide; k += team.size()) {
+      const int x = k / kSide, y = k % kSide;
+      if (row + y < rows && column + x < columns) to[(column + x) * rows + row + y] = square[x * kPitch + y];
+    }
+    team.wait();  // the next square is written to the same memory
+  }
+};
+
 template <class From, class To>
 void relay(Stream stream, const View& from, const View& to, std::span<std::byte* const> args) {
   // Tensors of one channel or one pixel are the same in both layouts.
   if constexpr (!std::is_same_v<From, To>)
     if (from.last == to.last || to.c == 1 || to.spatial() == 1)
       return flat_unary<From, To>(stream, to.size(), args, Forward<IdentFunctor>{});
+  const std::int64_t rows = from.last ? from.spatial() : from.c,
+                     columns = from.last ? from.c : from.spatial();
+  if (from.last != to.last && Transpose<From, To>::suits(rows, columns)) {
+    const Transpose<From, To> transpose(rows, columns, args);
+    return for_teams(stream, transpose.teams(to.n), transpose);
+  }
   for_each(stream, to.size(),
            Relay<From, To>{from, to, reinterpret_cast<const From*>(args[0]), reinterpret_cast<To*>(args[1])});
 }
@@ -160,12 +228,18 @@ Prepared prepare(const CopyRuns& op, const OpForm& form, const Context&) {
       form, [all = op.runs](Stream stream, std::span<std::byte* const> args, std::byte*) {
         std::size_t rounded = 2 * all.size();
         for (std::size_t run = 0; run < all.size();) {
-          Runs runs;
-          for (; run < all.size() && !runs.ranges.full(); ++run) {
-            auto* also_to = all[run].rounds ? reinterpret_cast<BFloat16*>(args[rounded++]) : nullptr;
-            runs.add(as_floats(args[run]), as_floats(args[all.size() + run]), also_to, all[run].count);
+          OverRuns<CopiedRuns> work;
+          for (; run < all.size() && !work.pieces.full(); ++run) {
+            std::byte *const from = args[run], *const to = args[all.size() + run],
+                             *const also_to = all[run].rounds ? args[rounded++] : nullptr;
+            const int k = work.pieces.count();
+            work.runs.src[k] = as_floats(from);
+            work.runs.dst[k] = as_floats(to);
+            work.runs.rounded[k] = reinterpret_cast<BFloat16*>(also_to);
+            work.runs.aligned[k] = is_aligned(from) && is_aligned(to) && is_aligned(also_to);
+            work.pieces.add(all[run].count);
           }
-          for_each(stream, runs.ranges.total(), [runs] CONVNET_DEVICE(std::int64_t i) { runs.copy(i); });
+          for_teams(stream, work.pieces.total(), work);
         }
       });
 }

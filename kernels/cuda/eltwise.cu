@@ -19,8 +19,9 @@ Sources<std::byte> sources_of(std::span<std::byte* const> args) {
   return sources;
 }
 
-/// The maximum of several tensors.
-template <class T>
+/// The maximum of several tensors. `Inputs` is their number if it is known when this is compiled, else 0:
+/// then loads are in flight together.
+template <class T, int Inputs>
 struct Maximum {
   Sources<std::byte> sources;
   std::byte* dst;
@@ -28,7 +29,9 @@ struct Maximum {
   template <int Lanes>
   CONVNET_DEVICE void at(std::int64_t i) const {
     Vector<float, Lanes> best = Numbers<T, Lanes>(sources.from[0])[i];
-    for (int k = 1; k < sources.count; ++k) {
+    const int inputs = Inputs > 0 ? Inputs : sources.count;
+    CONVNET_UNROLL_BY((Inputs > 0 ? Inputs : 4))
+    for (int k = 1; k < inputs; ++k) {
       const Vector<float, Lanes> v = Numbers<T, Lanes>(sources.from[k])[i];
       CONVNET_UNROLL
       for (int lane = 0; lane < Lanes; ++lane)
@@ -39,7 +42,7 @@ struct Maximum {
 };
 
 /// The gradient of input `index` of a maximum. The first one of equal inputs gets it.
-template <class T>
+template <class T, int Inputs>
 struct MaximumBackward {
   Sources<std::byte> sources;
   int index;
@@ -49,7 +52,9 @@ struct MaximumBackward {
   CONVNET_DEVICE void at(std::int64_t i) const {
     const Vector<float, Lanes> own = Numbers<T, Lanes>(sources.from[index])[i];
     Vector<float, Lanes> diff = Numbers<T, Lanes>(diff_dst)[i];
-    for (int k = 0; k < sources.count; ++k) {
+    const int inputs = Inputs > 0 ? Inputs : sources.count;
+    CONVNET_UNROLL_BY((Inputs > 0 ? Inputs : 4))
+    for (int k = 0; k < inputs; ++k) {
       if (k == index) continue;
       const Vector<float, Lanes> other = Numbers<T, Lanes>(sources.from[k])[i];
       CONVNET_UNROLL
@@ -67,6 +72,15 @@ struct MaximumBackward {
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   check_inputs(op, inputs);
   return static_cast<std::size_t>(inputs);
+}
+
+/// Calls f(inputs) with the number of inputs as a constant if kernels are compiled for it, else with 0.
+template <class F>
+void with_inputs(std::size_t inputs, const F& f) {
+  if (inputs == 2)
+    f(std::integral_constant<int, 2>{});
+  else
+    f(std::integral_constant<int, 0>{});
 }
 
 /// Sums terms. `Inputs` is the number of inputs if it is known when this is compiled, else 0.
@@ -131,11 +145,13 @@ struct ProductSums {
   Numbers<float, Lanes> sums;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t maps = view.n * view.c, map = i % maps, n = map / view.c;
-    const int c = static_cast<int>(map % view.c), pixels = static_cast<int>(view.spatial());
+    const std::int64_t maps = view.n * view.c;
+    const Quotient part = divide(i, maps), image = divide(part.rest, view.c);
+    const std::int64_t n = image.value, c = image.rest;
+    const int pixels = static_cast<int>(view.spatial());
     Vector<float, Lanes> sum{};
     CONVNET_UNROLL_BY(4)
-    for (int s = static_cast<int>(i / maps); s < pixels; s += parts) {
+    for (int s = static_cast<int>(part.value); s < pixels; s += parts) {
       const std::int64_t at = view.index(n, c, s);
       const Vector<float, Lanes> x = a[at], y = b[at];
       CONVNET_UNROLL
@@ -198,8 +214,10 @@ Prepared prepare(const EltwiseMax& op, const OpForm& form, const Context&) {
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
-          for_elements<kLoadLanes<T>>(stream, count, args,
-                                      Maximum<T>{sources_of(args.first(inputs)), args.back()});
+          with_inputs(inputs, [&](auto known) {
+            for_elements<kLoadLanes<T>>(stream, count, args,
+                                        Maximum<T, known()>{sources_of(args.first(inputs)), args.back()});
+          });
         });
       });
 }
@@ -214,9 +232,11 @@ Prepared prepare(const EltwiseMaxBackward& op, const OpForm& form, const Context
              type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
-          for_elements<kLoadLanes<T>>(
-              stream, count, args,
-              MaximumBackward<T>{sources_of(args.first(inputs)), index, args[inputs], args[inputs + 1]});
+          with_inputs(inputs, [&](auto known) {
+            for_elements<kLoadLanes<T>>(stream, count, args,
+                                        MaximumBackward<T, known()>{sources_of(args.first(inputs)), index,
+                                                                    args[inputs], args[inputs + 1]});
+          });
         });
       });
 }

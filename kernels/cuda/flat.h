@@ -22,13 +22,17 @@ struct Flat {
   }
 };
 
+/// Returns whether vectors can be read from all of the memory.
+inline bool all_aligned(std::span<std::byte* const> args) {
+  return std::all_of(args.begin(), args.end(), [](const std::byte* arg) { return is_aligned(arg); });
+}
+
 /// Runs the body over `count` elements of the tensors at `args`. If one of them is not aligned to vectors,
 /// all elements are done singly.
 template <int Lanes, class Body>
 void for_elements(Stream stream, std::int64_t count, std::span<std::byte* const> args, const Body& body) {
-  const bool aligned =
-      std::all_of(args.begin(), args.end(), [](const std::byte* arg) { return is_aligned(arg); });
-  for_each(stream, (count + Lanes - 1) / Lanes, Flat<Lanes, Body>{body, count, aligned ? count / Lanes : 0});
+  for_each(stream, (count + Lanes - 1) / Lanes,
+           Flat<Lanes, Body>{body, count, all_aligned(args) ? count / Lanes : 0});
 }
 
 /// dst = f(src)

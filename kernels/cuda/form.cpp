@@ -139,8 +139,13 @@ class Former {
   }
   OpForm operator()(const BiasBackward& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
-    args[0] = hinted_or_preferred(op.dims, 0);
-    return own(std::move(args));
+    args[0] = activation(op.dims, 0);
+    const View view = view_of(args[0]);
+    const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
+    Areas areas;
+    areas.add_floats(view.last && view.c > 1 && view.spatial() > 1 ? per_image : 0);
+    areas.add(op.dims[0] > 0 && per_image > 0 ? sum_rows_bytes(op.dims[0], per_image) : 0);
+    return own(std::move(args), areas.bytes());
   }
   /// Keeps the layout of all activations: no other layout would save a copy.
   template <one_of<Concat, Split> Op>
@@ -205,38 +210,43 @@ class Former {
     return own(std::move(args));
   }
   OpForm operator()(const CrossMapPoolForward& op) const {
-    const TensorDesc src = hinted_or_preferred(op.p.src(), 0);
-    return own({src, matching(src, op.p.dst())});
+    const TensorDesc src = activation(op.p.src(), 0);
+    return own({src, matching(src, op.p.dst(), src.type)});
   }
   /// The workspace holds the map of every maximum.
   OpForm operator()(const CrossMapPoolBackward& op) const {
-    const TensorDesc src = hinted_or_preferred(op.p.src(), 0), dst = matching(src, op.p.dst());
-    return own({src, dst, src}, dst.bytes());
+    const TensorDesc src = activation(op.p.src(), 0), dst = matching(src, op.p.dst(), src.type);
+    return own({src, dst, src}, element_count(op.p.dst()) * size_of(DataType::s32));
   }
 
   // Normalisation.
 
   OpForm operator()(const CrossMapNormForward& op) const {
-    return own(argument_tensors(op, cross_map_tensor(op.p)));
+    return own(argument_tensors(op, activation(op.p.dims(), 0)));
   }
-  /// The workspace holds ratios, where they are not in registers.
+  /// The workspace holds ratios and parts of the gradient, where they are not in registers.
   OpForm operator()(const CrossMapNormBackward& op) const {
-    const TensorDesc tensor = cross_map_tensor(op.p);
-    return own(argument_tensors(op, tensor), is_narrow(op.p, channels_view(tensor)) ? 0 : tensor.bytes());
+    const TensorDesc tensor = activation(op.p.dims(), 0);
+    return own(argument_tensors(op, tensor),
+               is_narrow(op.p, channels_view(tensor)) ? 0 : bytes_of_floats(2 * element_count(op.p.dims())));
   }
-  /// The workspace of contrast normalisation holds the input less the means of its windows.
+  /// The workspace holds sums over rows, and, for contrast normalisation, the input less the means of its
+  /// windows.
   OpForm operator()(const WindowNormForward& op) const {
-    const TensorDesc tensor = hinted_or_preferred(op.p.dims(), 0);
-    return own(argument_tensors(op, tensor), op.p.contrast ? tensor.bytes() : 0);
+    return own(argument_tensors(op, activation(op.p.dims(), 0)),
+               window_norm_bytes(op.p, (sums_rows(op.p) ? 1 : 0) + (op.p.contrast ? 1 : 0)));
   }
+  /// Besides, it holds ratios and parts of the gradient.
   OpForm operator()(const WindowNormBackward& op) const {
-    const TensorDesc tensor = hinted_or_preferred(op.p.dims(), 0);
-    return own(argument_tensors(op, tensor), (op.p.contrast ? 2 : 1) * tensor.bytes());
+    return own(argument_tensors(op, activation(op.p.dims(), 0)),
+               window_norm_bytes(op.p, 2 + (sums_rows(op.p) ? 1 : 0) + (op.p.contrast ? 1 : 0)));
   }
   OpForm operator()(const BatchNormMoments& op) const { return of_parts(op, op.dims, 3); }
   OpForm operator()(const BatchNormBackwardWeights& op) const { return of_parts(op, op.dims, 2); }
-  OpForm operator()(const BatchNormForward& op) const { return of_channels(op, op.dims, 1); }
-  OpForm operator()(const BatchNormBackwardData& op) const { return of_channels(op, op.dims, 3); }
+  template <one_of<BatchNormForward, BatchNormBackwardData> Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op, normalised(op.dims)));
+  }
 
   // Matrix products: cuBLASLt.
 
@@ -275,11 +285,11 @@ class Former {
 
   // Convolutions: cuDNN, or matrix products where there is none.
 
-  /// The library may get a bias that is rounded to its type.
+  /// The bias has the type of the activations, as the library's engines want it: an update keeps such a copy.
   OpForm operator()(const ConvForward& op) const {
-    const bool rounds = op.bias && !op.accumulate && product_type_ == DataType::bf16;
-    return with_depthwise(of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0}), op.g,
-                          0, depthwise_filter_bytes(op.g, product_type_));
+    OpForm form = of_conv(op, op.g, 0, {});
+    if (op.bias) form.args[2].type = product_type_;
+    return with_depthwise(std::move(form), op.g, 0, depthwise_filter_bytes(op.g, product_type_));
   }
   OpForm operator()(const ConvBackwardData& op) const {
     return with_depthwise(of_conv(op, op.g, 2, {}), op.g, 2, depthwise_filter_bytes(op.g, product_type_));
@@ -334,10 +344,6 @@ class Former {
   static OpForm of_costs(const OpDesc& op, int columns, std::int64_t images) {
     return own(argument_tensors(op), cost_table_bytes(columns, images));
   }
-  TensorDesc cross_map_tensor(const CrossMapNorm& p) const {
-    const TensorDesc tensor = activation(p.dims(), 0);
-    return is_narrow(p, channels_view(tensor)) ? tensor : hinted_or_preferred(p.dims(), 0);
-  }
   TensorDesc normalised(const Dims& dims) const {
     if (dims.size() != 2 && dims.size() != 4)
       throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
@@ -347,11 +353,7 @@ class Former {
   OpForm of_parts(const OpDesc& op, const Dims& dims, std::int64_t floats) const {
     const TensorDesc tensor = normalised(dims);
     return own(argument_tensors(op, tensor),
-               bytes_of_floats(floats * CutSizes(channels_view(tensor)).size()));
-  }
-  /// The workspace holds `floats` for every channel.
-  OpForm of_channels(const OpDesc& op, const Dims& dims, std::int64_t floats) const {
-    return own(argument_tensors(op, normalised(dims)), bytes_of_floats(floats * dims[1]));
+               bytes_of_floats(floats * CutSizes(channels_view(tensor), tensor.type).size()));
   }
   static std::int64_t product_bytes(const InnerProductGeometry& g) {
     return g.n * g.in * g.out == 0 ? 0 : kMostProductBytes;
@@ -400,9 +402,14 @@ class Former {
   DataType product_type_;
 };
 
-/// Target::fuses(): own kernels add in the same pass; cuDNN's convolutions do not.
+/// Target::fuses(): own kernels do more in the same pass; cuDNN's convolutions do not.
 bool fuses(const OpDesc& op) {
-  return std::holds_alternative<BatchNormForward>(op) || std::holds_alternative<BatchNormBackwardData>(op);
+  return std::visit(
+      []<class Op>(const Op&) {
+        return one_of<Op, BatchNormMoments, BatchNormMerge, BatchNormForward, BatchNormBackwardWeights,
+                      BatchNormBackwardData>;
+      },
+      static_cast<const AnyOp&>(op));
 }
 
 class CudaTarget : public Target {
@@ -426,7 +433,7 @@ class CudaTarget : public Target {
 
 OpForm form(const OpDesc& op, const LayoutHints& hints, Precision precision) {
   if (is_fused(op) && !fuses(op))
-    throw std::logic_error(op_name(op) + ": this backend fuses sums only in batch normalisation");
+    throw std::logic_error(op_name(op) + ": this backend fuses only into batch normalisation");
   return std::visit(Former(hints, precision), op);
 }
 

@@ -35,10 +35,10 @@ Prepared prepare(const InnerProductForward& op, const OpForm& form, const Contex
   return std::make_shared<ProductOp>(form, product->workspace_bytes(),
                                      [=, images = g.n, has_bias = op.bias, relu = op.relu](
                                          Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-                                       const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+                                       const std::byte* bias = has_bias ? p[2] : nullptr;
                                        product->run(queue, p[0], p[1], p.back(), workspace);
-                                       add_bias_relu(stream_of(queue), images, s.out, bias, relu, type,
-                                                     p.back());
+                                       add_bias_relu(stream_of(queue), images, s.out, bias, DataType::f32,
+                                                     relu, type, p.back());
                                      });
 }
 

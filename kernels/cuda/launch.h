@@ -31,8 +31,9 @@ namespace convnet::cuda {
 
 #if defined(__CUDACC__)
 
-constexpr int kBlock = 256;        ///< threads of a block in for_each
-constexpr int kTeamThreads = 256;  ///< threads of a team
+constexpr int kBlock = 256;             ///< threads of a block in for_each
+constexpr int kTeamThreads = 256;       ///< threads of a team
+constexpr int kSharedBytes = 48 << 10;  ///< most memory that the threads of a team share
 
 /// The threads of a block, which work on one item together. The order of sums is fixed, so that the bits are
 /// the same every time.
@@ -48,6 +49,15 @@ class Team {
   template <class T>
   __device__ T max(T value) const {
     return reduce(value, [](T a, T b) { return a > b ? a : b; });
+  }
+  /// Waits until all members have called it. What they wrote before can be read after it.
+  __device__ void wait() const { __syncthreads(); }
+  /// Returns memory for `Count` values that the members share. Calls with the same arguments return the same.
+  template <class T, int Count>
+  __device__ T* shared() const {
+    static_assert(sizeof(T) * Count <= kSharedBytes);
+    __shared__ alignas(16) unsigned char memory[sizeof(T) * Count];
+    return reinterpret_cast<T*>(memory);
   }
 
  private:
@@ -136,9 +146,10 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 
 /// Numbers of threads if the kernels of a stream run in threads (Stream::threads); else one thread does
 /// everything.
-constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
-constexpr int kTeams = 2;    ///< teams that share the items of for_teams
-constexpr int kMembers = 2;  ///< threads of a team
+constexpr int kWorkers = 2;             ///< threads that share the indices of for_each
+constexpr int kTeams = 2;               ///< teams that share the items of for_teams
+constexpr int kMembers = 2;             ///< threads of a team
+constexpr int kSharedBytes = 48 << 10;  ///< most memory that the threads of a team share
 
 /// Calls work(0), work(1)... work(threads - 1), each in a thread of its own.
 template <class Work>
@@ -176,10 +187,13 @@ class Team {
       barrier_.arrive_and_wait();  // everybody has read the parts
       return total;
     }
+    void wait() { barrier_.arrive_and_wait(); }
+    void* shared() { return shared_; }
 
    private:
     using Part = double;
     std::barrier<> barrier_;
+    alignas(16) std::byte shared_[kSharedBytes];
     std::vector<Part> parts_;
   };
   Team(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
@@ -192,6 +206,12 @@ class Team {
   template <class T>
   T max(T value) const {
     return meeting_.reduce(rank_, value, [](T a, T b) { return a > b ? a : b; });
+  }
+  void wait() const { meeting_.wait(); }
+  template <class T, int Count>
+  T* shared() const {
+    static_assert(sizeof(T) * Count <= kSharedBytes);
+    return static_cast<T*>(meeting_.shared());
   }
 
  private:

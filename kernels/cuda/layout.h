@@ -110,5 +110,11 @@ inline bool is_aligned(const void* memory, std::int64_t bytes = kLoadBytes) {
 
 /// Returns the number of channels that a thread can work on at once: kLanes or 1.
 inline int lanes_of(const View& view) { return view.last && view.c % kLanes == 0 ? kLanes : 1; }
+/// Returns the number of consecutive elements of `type`, of which `count` lie beside each other, that a
+/// thread reads at once: as many as kLoadBytes hold, kLanes, or 1.
+inline int lanes_of(std::int64_t count, DataType type) {
+  const int most = kLoadBytes / static_cast<int>(size_of(type));
+  return count % most == 0 ? most : count % kLanes == 0 ? kLanes : 1;
+}
 
 }  // namespace convnet::cuda

@@ -12,30 +12,112 @@ struct Positions {
   std::int64_t begin, count;
 };
 
-/// Copies windows of a tensor to rows [position][image]. A row holds the channels one after the other, and of
+/// The windows of a tensor as rows [position][image]. A row holds the channels one after the other, and of
 /// each channel the taps, row by row, as weights do in memory.
-struct GatherWindows {
+struct WindowRows {
   View view;
   Positions positions;
-  std::int64_t ow;  ///< positions of one line
   Windows lines, places;
-  const float* tensor;
-  float* rows;
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t taps = static_cast<std::int64_t>(lines.size) * places.size;
-    const Quotient row = divide(i, view.c * taps);
-    const Quotient channel = divide(row.rest, taps);
-    const Quotient tap = divide(channel.rest, places.size);
-    const Quotient at = divide(row.value, view.n);
-    const Quotient line = divide(positions.begin + at.value, ow);
-    const std::int64_t y = lines.origin(static_cast<int>(line.value)) + tap.value * lines.dilation;
-    const std::int64_t x = places.origin(static_cast<int>(line.rest)) + tap.rest * places.dilation;
+  Divisor by_images, by_ow, by_taps, by_places;
+
+  WindowRows(const View& view_, const Positions& some, std::int64_t ow, const Windows& lines_,
+             const Windows& places_)
+      : view(view_),
+        positions(some),
+        lines(lines_),
+        places(places_),
+        by_images(view_.n),
+        by_ow(ow),
+        by_taps(taps()),
+        by_places(places_.size) {}
+  CONVNET_HD std::int64_t taps() const { return static_cast<std::int64_t>(lines.size) * places.size; }
+  std::int64_t rows() const { return positions.count * view.n; }
+
+  /// The image of a row, and the pixel of its first tap.
+  struct Origin {
+    std::int64_t image;
+    int y, x;
+  };
+  CONVNET_HD Origin origin(std::int64_t row) const {
+    const Quotient at = by_images.divide_index(row);
+    const Quotient line = by_ow.divide_index(positions.begin + at.value);
+    return {at.rest, lines.origin(static_cast<int>(line.value)), places.origin(static_cast<int>(line.rest))};
+  }
+  CONVNET_DEVICE float element(const float* tensor, const Origin& from, std::int64_t channel, int tap) const {
+    const Quotient at = by_places.divide(static_cast<std::uint32_t>(tap));
+    const std::int64_t y = from.y + at.value * lines.dilation, x = from.x + at.rest * places.dilation;
     const bool inside = y >= 0 && y < view.h && x >= 0 && x < view.w;
-    rows[i] = inside ? tensor[view.index(at.rest, channel.value, y, x)] : 0.0F;
+    return inside ? tensor[view.index(from.image, channel, y, x)] : 0.0F;
   }
 };
 
-/// Sums, for every input, the places that GatherWindows copies it to, by increasing position. If `adds`, adds
+/// Copies the windows, a thread for each element. Neighbouring threads read neighbouring pixels, or, of
+/// windows with one tap, neighbouring channels.
+struct GatherElements {
+  WindowRows windows;
+  Divisor by_width;  ///< elements of a row
+  const float* tensor;
+  float* rows;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Quotient row = by_width.divide_index(i);
+    const Quotient channel = windows.by_taps.divide_index(row.rest);
+    rows[i] =
+        windows.element(tensor, windows.origin(row.value), channel.value, static_cast<int>(channel.rest));
+  }
+};
+
+/// Copies the windows of tensors that lie channels last, a team for each row: it reads neighbouring channels,
+/// as many as fit into the memory that it shares, and writes neighbouring taps.
+struct GatherRows {
+  static constexpr int kShared = 4096;  ///< most elements at a time
+  WindowRows windows;
+  Divisor by_channels;
+  int channels;  ///< at a time
+  const float* tensor;
+  float* rows;
+
+  /// Returns the number of channels that fit; 0: none does.
+  static std::int64_t fitting(const WindowRows& windows) {
+    return std::min(windows.view.c, kShared / (windows.taps() | 1));
+  }
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    float* const shared = team.shared<float, kShared>();
+    const WindowRows::Origin from = windows.origin(row);
+    const int taps = static_cast<int>(windows.taps());
+    const int pitch = taps | 1;  // odd: the taps of neighbouring channels are in different banks
+    float* to = rows + row * windows.view.c * taps;
+    CONVNET_UNROLL_BY(1)
+    for (std::int64_t first = 0; first < windows.view.c; first += channels, to += channels * taps) {
+      const std::int64_t left = windows.view.c - first;
+      const int count = static_cast<int>(left < channels ? left : channels);
+      CONVNET_UNROLL_BY(4)
+      for (int k = team.rank(); k < channels * taps; k += team.size()) {
+        const Quotient tap = by_channels.divide(static_cast<std::uint32_t>(k));
+        const int channel = static_cast<int>(tap.rest);
+        if (channel < count)
+          shared[channel * pitch + tap.value] =
+              windows.element(tensor, from, first + channel, static_cast<int>(tap.value));
+      }
+      team.wait();
+      CONVNET_UNROLL_BY(4)
+      for (int k = team.rank(); k < count * taps; k += team.size()) {
+        const Quotient channel = windows.by_taps.divide(static_cast<std::uint32_t>(k));
+        to[k] = shared[channel.value * pitch + channel.rest];
+      }
+      team.wait();  // the next channels are read into the same memory
+    }
+  }
+};
+
+void gather(Stream stream, const WindowRows& windows, const float* tensor, float* rows) {
+  const std::int64_t fitting = GatherRows::fitting(windows), width = windows.view.c * windows.taps();
+  if (windows.view.last && windows.taps() > 1 && fitting > 1)
+    return for_teams(stream, windows.rows(),
+                     GatherRows{windows, Divisor(fitting), static_cast<int>(fitting), tensor, rows});
+  for_each(stream, windows.rows() * width, GatherElements{windows, Divisor(width), tensor, rows});
+}
+
+/// Sums, for every input, the places that gather() copies it to, by increasing position. If `adds`, adds
 /// the sum to that of earlier positions.
 struct SumWindows {
   View view;
@@ -43,12 +125,13 @@ struct SumWindows {
   int oh, ow;
   Windows lines, places;
   bool adds;
+  Divisor by_channels, by_pixels;
   const float* rows;
   float* diff_src;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     // Channel by channel, whatever the layout: neighbouring threads read neighbouring parts of the rows.
-    const Quotient outer = divide(i, view.c);
-    const Quotient image = divide(outer.value, view.spatial());
+    const Quotient outer = by_channels.divide_index(i);
+    const Quotient image = by_pixels.divide_index(outer.value);
     const View::Place at{image.value, outer.rest, image.rest};
     const Pixel pixel(view, at);
     const Range above = lines.holding(pixel.y, oh), beside = places.holding(pixel.x, ow);
@@ -77,12 +160,25 @@ struct ScatterResults {
   View view;
   Positions positions;
   bool accumulate, relu;
+  Divisor by_inner, by_outer;
   const float *results, *bias;
   float* dst;
+
+  ScatterResults(const View& view_, const Positions& some, bool adds, bool applies_relu, const float* from,
+                 const float* biases, float* to)
+      : view(view_),
+        positions(some),
+        accumulate(adds),
+        relu(applies_relu),
+        by_inner(view_.last ? view_.c : some.count),
+        by_outer(view_.last ? some.count : view_.c),
+        results(from),
+        bias(biases),
+        dst(to) {}
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     // The threads follow the order of dst's memory.
-    const Quotient outer = divide(i, view.last ? view.c : positions.count);
-    const Quotient image = divide(outer.value, view.last ? positions.count : view.c);
+    const Quotient outer = by_inner.divide_index(i);
+    const Quotient image = by_outer.divide_index(outer.value);
     const std::int64_t channel = view.last ? outer.rest : image.rest;
     const std::int64_t position = view.last ? image.rest : outer.rest;
     float v = results[(position * view.n + image.value) * view.c + channel];
@@ -129,12 +225,11 @@ struct Local {
   }
 
   void gather_inputs(Stream stream, std::int64_t chunk, const float* src, float* rows) const {
-    for_each(stream, positions(chunk).count * g.n * width,
-             GatherWindows{in, positions(chunk), g.ow, lines(), places(), src, rows});
+    gather(stream, WindowRows(in, positions(chunk), g.ow, lines(), places()), src, rows);
   }
   void gather_outputs(Stream stream, std::int64_t chunk, const float* diff_dst, float* rows) const {
-    for_each(stream, positions(chunk).count * g.n * g.k,
-             GatherWindows{out, positions(chunk), g.ow, Windows(0, 1, 1), Windows(0, 1, 1), diff_dst, rows});
+    const Windows pixel(0, 1, 1);
+    gather(stream, WindowRows(out, positions(chunk), g.ow, pixel, pixel), diff_dst, rows);
   }
 };
 
@@ -203,7 +298,8 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const OpForm& form, cons
                             windows + group * l.row, workspace + product_area);
           for_each(stream, l.in.size(),
                    SumWindows{l.in, l.positions(i), static_cast<int>(l.g.oh), static_cast<int>(l.g.ow),
-                              l.lines(), l.places(), i > 0, windows, as_floats(p[2])});
+                              l.lines(), l.places(), i > 0, Divisor(l.in.c), Divisor(l.in.spatial()), windows,
+                              as_floats(p[2])});
         }
       });
 }
@@ -244,6 +340,7 @@ Prepared prepare_in_chunks(const LocalBackwardWeights& op, const OpForm& form, c
             const Quotient position = divide(at, channels);
             const float* values = diffs + position.value * images * channels + position.rest;
             float sum = 0;
+            CONVNET_UNROLL_BY(8)
             for (std::int64_t n = 0; n < images; ++n) sum += values[n * channels];
             sums[at] = sum;
           });

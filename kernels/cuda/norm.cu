@@ -1,58 +1,12 @@
-// Response normalisation across and within maps, and maxima across maps.
-#include <cmath>
-#include <limits>
+// Response normalisation across maps, and maxima across maps.
 #include <type_traits>
 
 #include "kernels/cuda/activations.h"
+#include "kernels/cuda/norm_formula.h"
 #include "kernels/cuda/sizes.h"
-#include "kernels/cuda/windows.h"
 
 namespace convnet::cuda {
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-// GPUs have instructions for the logarithm, wrong by 2^-21 near 1 and by 2 ulp elsewhere, and for quotients,
-// wrong by 2 ulp. Exact ones take ten times as many, which would be more time than memory needs.
-#if defined(__CUDA_ARCH__)
-__device__ inline float logarithm(float x) { return __log2f(x); }
-__device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
-#else
-inline float logarithm(float x) { return std::log2(x); }
-inline float quotient(float a, float b) { return a / b; }
-#endif
-
-/// x^p for x > 0, NaN for anything else. std::pow would be slower, and more exact than is of use.
-CONVNET_HD inline float power(float x, float p) { return x > 0 ? std::exp2(p * logarithm(x)) : kNaN; }
-
-/// y = x d^-power with the denominator d = min_div + factor * (sum of squares over the window), and its
-/// gradient dx_i = dy_i d_i^-power + slope x_i * (sum of the ratios of all whose windows hold i).
-struct Formula {
-  float min_div, factor, exponent, slope;
-
-  template <class Norm>
-  Formula(const Norm& p, std::int64_t window)
-      : min_div(p.min_div),
-        factor(p.scale / static_cast<float>(window)),
-        exponent(-p.power),
-        slope(-2 * p.power * factor) {}
-
-  CONVNET_HD float normalised(float x, float squares) const {
-    return x * power(min_div + factor * squares, exponent);
-  }
-  struct Gradient {
-    float direct, ratio;
-  };
-  CONVNET_HD Gradient gradient(float x, float dy, float squares) const {
-    const float d = min_div + factor * squares;
-    const float f = power(d, exponent);
-    // If d = 0, the neighbours must not see the NaN.
-    return {dy * f, x == 0 ? 0 : dy * x * quotient(f, d)};
-  }
-};
-
-/// Returns the windows of `size` that begin size/2 before their middle.
-Windows centred_windows(std::int64_t size) { return {-(size / 2), 1, size}; }
 
 // Across maps, in general.
 
@@ -77,48 +31,75 @@ struct MapWindows {
   }
 };
 
-/// Return the sum of the squares, or of the values, of some maps at the pixel of `at`.
-CONVNET_HD inline float sum_of_squares(const View& view, const View::Place& at, const Range& maps,
-                                       const float* values) {
-  float sum = 0;
-  for (int c = maps.begin; c < maps.end; ++c) {
-    const float v = values[view.index(at.n, c, at.s)];
-    sum += v * v;
+/// The values of all maps at one pixel.
+template <class T>
+struct PixelMaps {
+  const T* first;
+  std::int64_t step;  ///< from one map to the next
+
+  CONVNET_HD PixelMaps(const View& view, const View::Place& at, const T* values)
+      : first(values + view.index(at.n, 0, at.s)), step(view.last ? 1 : view.spatial()) {}
+  CONVNET_DEVICE float operator[](int c) const { return to_float(first[c * step]); }
+
+  /// Return the sum of the squares, or of the values, of some maps.
+  CONVNET_DEVICE float sum_of_squares(const Range& maps) const {
+    float sum = 0;
+    CONVNET_UNROLL_BY(4)
+    for (int c = maps.begin; c < maps.end; ++c) sum += (*this)[c] * (*this)[c];
+    return sum;
   }
-  return sum;
-}
-CONVNET_HD inline float sum_of(const View& view, const View::Place& at, const Range& maps,
-                               const float* values) {
-  float sum = 0;
-  for (int c = maps.begin; c < maps.end; ++c) sum += values[view.index(at.n, c, at.s)];
-  return sum;
-}
+  CONVNET_DEVICE float sum(const Range& maps) const {
+    float sum = 0;
+    CONVNET_UNROLL_BY(4)
+    for (int c = maps.begin; c < maps.end; ++c) sum += (*this)[c];
+    return sum;
+  }
+};
 
-void wide_forward(Stream stream, const CrossMapNorm& p, const View& view, const float* src, float* dst) {
-  const MapWindows windows(p);
-  const Formula formula(p, p.size);
-  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+template <class T>
+struct WideForward {
+  View view;
+  MapWindows windows;
+  Formula formula;
+  const T* src;
+  T* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = view.place(i);
-    dst[i] = formula.normalised(src[i], sum_of_squares(view, at, windows.window(at.c), src));
-  });
-}
+    const float squares = PixelMaps<T>(view, at, src).sum_of_squares(windows.window(at.c));
+    dst[i] = stored_as<T>(formula.normalised(to_float(src[i]), squares));
+  }
+};
 
-void wide_backward(Stream stream, const CrossMapNorm& p, const View& view, const float* src,
-                   const float* diff_dst, float* diff_src, float* ratios) {
-  const MapWindows windows(p);
-  const Formula formula(p, p.size);
-  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+/// The first kernel of the gradient.
+template <class T>
+struct WideRatios {
+  View view;
+  MapWindows windows;
+  Formula formula;
+  const T *src, *diff_dst;
+  float *direct, *ratios;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = view.place(i);
-    const Formula::Gradient g =
-        formula.gradient(src[i], diff_dst[i], sum_of_squares(view, at, windows.window(at.c), src));
-    diff_src[i] = g.direct;
+    const float squares = PixelMaps<T>(view, at, src).sum_of_squares(windows.window(at.c));
+    const Formula::Gradient g = formula.gradient(to_float(src[i]), to_float(diff_dst[i]), squares);
+    direct[i] = g.direct;
     ratios[i] = g.ratio;
-  });
-  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+  }
+};
+template <class T>
+struct WideBackward {
+  View view;
+  MapWindows windows;
+  Formula formula;
+  const T* src;
+  const float *direct, *ratios;
+  T* diff_src;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = view.place(i);
-    diff_src[i] += formula.slope * src[i] * sum_of(view, at, windows.holding(at.c), ratios);
-  });
-}
+    const float sum = PixelMaps<float>(view, at, ratios).sum(windows.holding(at.c));
+    diff_src[i] = stored_as<T>(direct[i] + formula.slope * to_float(src[i]) * sum);
+  }
+};
 
 // Across maps, for maps that are neighbours in memory and windows of at most nine maps: a thread works on
 // four maps, and has those around them in registers.
@@ -255,62 +236,53 @@ struct MapMaximum {
   float value = 0;
   int map = -1;
 };
-CONVNET_HD inline MapMaximum maximum(const View& view, const View::Place& at, const Range& maps,
-                                     const float* values) {
+template <class T>
+CONVNET_DEVICE MapMaximum maximum(const PixelMaps<T>& values, const Range& maps) {
   MapMaximum best;
+  CONVNET_UNROLL_BY(4)
   for (int c = maps.begin; c < maps.end; ++c) {
-    const float v = values[view.index(at.n, c, at.s)];
+    const float v = values[c];
     if (best.map < 0 || beats(v, best.value)) best = {v, c};
   }
   return best;
 }
 
-// Within maps.
-
-/// A rectangle of windows or of pixels.
-struct Rectangle {
-  Range rows, columns;
-  CONVNET_HD float pixels() const { return static_cast<float>(rows.count() * columns.count()); }
-};
-
-/// A window for each pixel of a map.
-struct PixelWindows {
-  View view;
+/// Writes the maxima, or, if Maps, the maps that have them.
+template <class T, bool Maps>
+struct MapMaxima {
   Windows windows;
-
-  CONVNET_HD Rectangle window(const View::Place& at) const {
-    const Pixel p(view, at);
-    return {windows.window(p.y, static_cast<int>(view.h)), windows.window(p.x, static_cast<int>(view.w))};
-  }
-  /// Returns the pixels whose windows hold this one.
-  CONVNET_HD Rectangle holding(const View::Place& at) const {
-    const Pixel p(view, at);
-    return {windows.holding(p.y, static_cast<int>(view.h)), windows.holding(p.x, static_cast<int>(view.w))};
-  }
-  /// Returns the sum of the values, or of their squares if Square, over some pixels of one map, row by row.
-  template <bool Square>
-  CONVNET_HD float sum(const View::Place& at, const Rectangle& pixels, const float* values) const {
-    float sum = 0;
-    for (int y = pixels.rows.begin; y < pixels.rows.end; ++y) {
-      float row = 0;
-      for (int x = pixels.columns.begin; x < pixels.columns.end; ++x) {
-        const float v = values[view.index(at.n, at.c, y, x)];
-        row += Square ? v * v : v;
-      }
-      sum += row;
-    }
-    return sum;
+  View from, to;
+  const T* src;
+  std::conditional_t<Maps, std::int32_t, T>* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = to.place(i);
+    const Range window = windows.window(static_cast<int>(at.c), static_cast<int>(from.c));
+    const MapMaximum best = maximum(PixelMaps<T>(from, at, src), window);
+    if constexpr (Maps)
+      dst[i] = best.map;
+    else
+      dst[i] = stored_as<T>(best.value);
   }
 };
 
-/// z = x - mean of x's window.
-void subtract_means(Stream stream, const PixelWindows& windows, const float* src, float* z) {
-  for_each(stream, windows.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-    const View::Place at = windows.view.place(i);
-    const Rectangle window = windows.window(at);
-    z[i] = src[i] - windows.sum<false>(at, window, src) / window.pixels();
-  });
-}
+template <class T>
+struct MapMaximaBackward {
+  Windows windows;
+  View from, to;
+  const std::int32_t* maps;  ///< that have the maxima
+  const T* diff_dst;
+  T* diff_src;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = from.place(i);
+    const Range outputs = windows.holding(static_cast<int>(at.c), static_cast<int>(to.c));
+    const std::int64_t first = to.index(at.n, 0, at.s), step = to.last ? 1 : to.spatial();
+    float sum = 0;
+    CONVNET_UNROLL_BY(4)
+    for (int o = outputs.begin; o < outputs.end; ++o)
+      sum += maps[first + o * step] == at.c ? to_float(diff_dst[first + o * step]) : 0.0F;
+    diff_src[i] = stored_as<T>(sum);
+  }
+};
 
 }  // namespace
 
@@ -319,7 +291,13 @@ Prepared prepare(const CrossMapNormForward& op, const OpForm& form, const Contex
   const TensorDesc& tensor = form.args[0];
   return std::make_shared<KernelOp>(form, [p = op.p, type = tensor.type, view = channels_view(tensor)](
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-    if (!is_narrow(p, view)) return wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1]));
+    if (!is_narrow(p, view))
+      return with_stored_type(type, [&](auto stored) {
+        using T = decltype(stored);
+        for_each(stream, view.size(),
+                 WideForward<T>{view, MapWindows(p), Formula(p, p.size), reinterpret_cast<const T*>(args[0]),
+                                reinterpret_cast<T*>(args[1])});
+      });
     with_type_and_window(p, type, [&](auto stored, auto size, auto reach) {
       using T = decltype(stored);
       using Kernel = NarrowForward<T, size(), reach()>;
@@ -333,13 +311,21 @@ Prepared prepare(const CrossMapNormForward& op, const OpForm& form, const Contex
 template <>
 Prepared prepare(const CrossMapNormBackward& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
-  const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      form, [p = op.p, type = tensor.type, view](Stream stream, std::span<std::byte* const> args,
-                                                 std::byte* workspace) {
+      form, [p = op.p, type = tensor.type, view = channels_view(tensor)](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         if (!is_narrow(p, view))
-          return wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
-                               as_floats(workspace));
+          return with_stored_type(type, [&](auto stored) {
+            using T = decltype(stored);
+            const auto* src = reinterpret_cast<const T*>(args[0]);
+            float *ratios = as_floats(workspace), *direct = ratios + view.size();
+            for_each(stream, view.size(),
+                     WideRatios<T>{view, MapWindows(p), Formula(p, p.size), src,
+                                   reinterpret_cast<const T*>(args[1]), direct, ratios});
+            for_each(stream, view.size(),
+                     WideBackward<T>{view, MapWindows(p), Formula(p, p.size), src, direct, ratios,
+                                     reinterpret_cast<T*>(args[2])});
+          });
         with_type_and_window(p, type, [&](auto stored, auto size, auto reach) {
           using T = decltype(stored);
           using Kernel = NarrowBackward<T, size(), reach()>;
@@ -352,98 +338,32 @@ Prepared prepare(const CrossMapNormBackward& op, const OpForm& form, const Conte
 
 template <>
 Prepared prepare(const CrossMapPoolForward& op, const OpForm& form, const Context&) {
-  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
-  return std::make_shared<KernelOp>(form, [windows = windows_of(op.p), from = view_of(src_tensor),
-                                           to = view_of(dst_tensor)](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const float* src = as_floats(args[0]);
-    float* dst = as_floats(args[1]);
-    for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-      const View::Place at = to.place(i);
-      dst[i] = maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).value;
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [windows = windows_of(op.p), from = view_of(form.args[0]), to = view_of(form.args[1]),
+             type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, to.size(),
+                   MapMaxima<T, false>{windows, from, to, reinterpret_cast<const T*>(args[0]),
+                                       reinterpret_cast<T*>(args[1])});
+        });
+      });
 }
 
 template <>
 Prepared prepare(const CrossMapPoolBackward& op, const OpForm& form, const Context&) {
-  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      form, [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
-                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        const float* src = as_floats(args[0]);
-        const float* diff_dst = as_floats(args[1]);
-        float* diff_src = as_floats(args[2]);
-        auto* maps = reinterpret_cast<std::int32_t*>(workspace);  // the maps that have the maxima
-        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = to.place(i);
-          maps[i] =
-              maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).map;
-        });
-        for_each(stream, from.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = from.place(i);
-          const Range outputs = windows.holding(static_cast<int>(at.c), static_cast<int>(to.c));
-          float sum = 0;
-          for (int o = outputs.begin; o < outputs.end; ++o) {
-            const std::int64_t output = to.index(at.n, o, at.s);
-            sum += maps[output] == at.c ? diff_dst[output] : 0.0F;
-          }
-          diff_src[i] = sum;
-        });
-      });
-}
-
-template <>
-Prepared prepare(const WindowNormForward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(
-      form, [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
-             windows = PixelWindows{view_of(form.args[0]), centred_windows(op.p.size)}](
-                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        const float* z = contrast ? as_floats(workspace) : src;
-        if (contrast) subtract_means(stream, windows, src, as_floats(workspace));
-        for_each(stream, windows.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = windows.view.place(i);
-          dst[i] = formula.normalised(src[i], windows.sum<true>(at, windows.window(at), z));
-        });
-      });
-}
-
-/// Computes dx = direct + through with through_i = slope z_i * (sum of the ratios of all whose windows hold
-/// i). For contrast normalisation, the sum over {j: i in window(j)} of through_j / |window(j)| is subtracted.
-template <>
-Prepared prepare(const WindowNormBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(
-      form, [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
-             windows = PixelWindows{view_of(form.args[0]), centred_windows(op.p.size)}](
-                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        const std::int64_t count = windows.view.size();
-        const float* src = as_floats(args[0]);
-        const float* diff_dst = as_floats(args[1]);
-        float* diff_src = as_floats(args[2]);
-        float* ratios = as_floats(workspace);
-        float* centred = contrast ? ratios + count : nullptr;
-        const float* z = contrast ? centred : src;
-        if (contrast) subtract_means(stream, windows, src, centred);
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = windows.view.place(i);
-          const Formula::Gradient g =
-              formula.gradient(src[i], diff_dst[i], windows.sum<true>(at, windows.window(at), z));
-          diff_src[i] = g.direct;
-          ratios[i] = g.ratio;
-        });
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = windows.view.place(i);
-          const float through = formula.slope * z[i] * windows.sum<false>(at, windows.holding(at), ratios);
-          diff_src[i] += through;
-          // Only this thread still needs z[i].
-          if (centred != nullptr) centred[i] = through / windows.window(at).pixels();
-        });
-        if (!contrast) return;
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = windows.view.place(i);
-          diff_src[i] -= windows.sum<false>(at, windows.holding(at), centred);
+      form,
+      [windows = windows_of(op.p), from = view_of(form.args[0]), to = view_of(form.args[1]),
+       type = form.args[0].type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        auto* maps = reinterpret_cast<std::int32_t*>(workspace);
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, to.size(),
+                   MapMaxima<T, true>{windows, from, to, reinterpret_cast<const T*>(args[0]), maps});
+          for_each(stream, from.size(),
+                   MapMaximaBackward<T>{windows, from, to, maps, reinterpret_cast<const T*>(args[1]),
+                                        reinterpret_cast<T*>(args[2])});
         });
       });
 }

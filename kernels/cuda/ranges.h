@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/layout.h"
 
 namespace convnet::cuda {
 
@@ -44,6 +45,56 @@ class Ranges {
  private:
   std::int64_t end_[kMost];
   int count_ = 0;
+};
+
+/// Cuts several ranges into pieces, each of which a team of threads processes, so that the range of an
+/// element is looked up once for each piece.
+class Pieces {
+ public:
+  static constexpr std::int64_t kPiece = 4096;
+
+  struct Place {
+    int range;
+    std::int64_t begin, end;  ///< elements of the range
+  };
+
+  bool full() const { return pieces_.full(); }
+  void add(std::int64_t elements) {
+    elements_[pieces_.count()] = elements;
+    pieces_.add((elements + kPiece - 1) / kPiece);
+  }
+  std::int64_t total() const { return pieces_.total(); }
+  int count() const { return pieces_.count(); }
+  CONVNET_DEVICE Place find(std::int64_t piece) const {
+    const Ranges::Place at = pieces_.find(piece);
+    const std::int64_t begin = at.index * kPiece, all = elements_[at.range];
+    return {at.range, begin, begin + kPiece < all ? begin + kPiece : all};
+  }
+
+ private:
+  Ranges pieces_;
+  std::int64_t elements_[Ranges::kMost];
+};
+
+/// Work on several runs of floats, with their pieces: runs.at<Lanes>(run, i) works on vector i of a run,
+/// whose memory must be aligned to vectors if runs.aligned[run].
+template <class Runs>
+struct OverRuns {
+  Pieces pieces;
+  Runs runs;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t i) const {
+    const Pieces::Place at = pieces.find(i);
+    std::int64_t begin = at.begin;
+    if (runs.aligned[at.range]) {
+      const std::int64_t vectors = at.end / kLanes;
+      CONVNET_UNROLL_BY(4)
+      for (std::int64_t k = begin / kLanes + team.rank(); k < vectors; k += team.size())
+        runs.template at<kLanes>(at.range, k);
+      begin = vectors * kLanes;
+    }
+    for (std::int64_t k = begin + team.rank(); k < at.end; k += team.size()) runs.template at<1>(at.range, k);
+  }
 };
 
 }  // namespace convnet::cuda

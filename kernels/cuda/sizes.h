@@ -40,13 +40,9 @@ inline std::int64_t update_squares_bytes(const UpdateSquares& op) {
   for (const UpdateSquares::Part& part : op.parts) pieces += 2 * squares_pieces(part.count);
   return pieces * size_of(DataType::f64);
 }
-/// Returns the bytes for the sum of squares of all gradients of UpdateScales, and for the two sums of each
-/// matrix.
+/// Returns the bytes for the three numbers that UpdateScales keeps of each part.
 inline std::int64_t update_scales_bytes(const UpdateScales& op) {
-  std::int64_t matrices = 0;
-  for (const UpdateScales::Part& part : op.parts)
-    matrices = std::max<std::int64_t>(matrices, part.matrix + 1);
-  return (1 + 2 * matrices) * size_of(DataType::f64);
+  return 3 * std::ssize(op.parts) * size_of(DataType::f64);
 }
 
 /// Returns the number of threads that share the pixels of a map in MapProductSums, so that small batches of
@@ -60,31 +56,37 @@ inline std::int64_t map_parts(const View& view) {
 
 // Batch normalisation.
 
-/// Divides the values of all channels into less than 2^31 parts. The division depends only on the shape, so
-/// that sums are reproducible. Consecutive images form a chunk, whose pixels are distributed over `lanes`
-/// threads. If the tensor is channels last, it is a matrix with a column for each channel: its rows count as
-/// images of one pixel, and a thread sums the parts of `together` consecutive channels.
+/// Divides the values of all channels into parts, each of which a team of threads sums. The division depends
+/// only on the shape and the type, so that sums are reproducible. A part is a chunk of consecutive images and
+/// `team_columns` columns; the values of a column are shared by `lanes` items, which are added up in the end.
+/// If the tensor is channels last, it is a matrix: its rows count as images of one pixel, and a column is
+/// `together` consecutive channels. Else a column is a channel, and a team has one.
 struct CutSizes {
-  explicit CutSizes(const View& view)
+  static constexpr int kItems = 256;  ///< items of a team: one for each thread
+
+  CutSizes(const View& view, DataType type)
       : images(view.last ? view.n * view.spatial() : view.n),
         pixels(view.last ? 1 : view.spatial()),
         channels(view.c),
-        together(lanes_of(view)) {
+        together(view.last ? lanes_of(view.c, type) : 1) {
     constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
-    constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
-    constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
+    constexpr std::int64_t kFewest = 16, kMost = 512;  // values of an item: float sums of more lose digits
     const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t columns = channels / together;
+    team_columns = view.last ? static_cast<int>(std::min<std::int64_t>(columns, kItems)) : 1;
+    column_teams = divided_up(columns, team_columns);
+    lanes = kItems / team_columns;
     const std::int64_t values = std::clamp(view.size() / (kThreads * together), kFewest, kMost);
-    lanes = std::min(kWarp * divided_up(pixels, kWarp * values), pixels);
-    chunk_images = std::max<std::int64_t>(values / divided_up(pixels, lanes), 1);
+    chunk_images = std::max<std::int64_t>(values * lanes / std::max<std::int64_t>(pixels, 1), 1);
     chunks = divided_up(images, chunk_images);
   }
   std::int64_t images, pixels, channels;
   int together;
-  std::int64_t chunk_images = 1, chunks = 1, lanes = 1;
+  int team_columns = 1, lanes = 1;
+  std::int64_t column_teams = 1, chunk_images = 1, chunks = 1;
 
-  std::int64_t size() const { return chunks * channels * lanes; }
-  std::int64_t threads() const { return size() / together; }
+  std::int64_t size() const { return chunks * channels; }
+  std::int64_t teams() const { return chunks * column_teams; }
 };
 
 // Costs.
@@ -118,6 +120,16 @@ struct SquaresParts {
 /// tensors may have any type, and there is no workspace.
 inline bool is_narrow(const CrossMapNorm& p, const View& view) {
   return !p.blocked && lanes_of(view) == kLanes && p.size / 2 <= 4;
+}
+
+// Normalisation within maps.
+
+/// Returns whether the sums over the rows of windows are computed first. Small windows are summed whole, with
+/// reads that caches answer, which is less than to write a tensor and to read it.
+inline bool sums_rows(const WindowNorm& p) { return p.size > 5; }
+/// Returns the bytes of `tensors` tensors of floats.
+inline std::int64_t window_norm_bytes(const WindowNorm& p, std::int64_t tensors) {
+  return tensors * element_count(p.dims()) * size_of(DataType::f32);
 }
 
 // Matrix products and what surrounds them.
@@ -265,7 +277,6 @@ inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
 struct ConvExtras {
   std::int64_t images = 0;   ///< a copy of the images with padding, or as blocks
   std::int64_t weights = 0;  ///< a copy of the weights or their gradient in another form than the argument's
-  std::int64_t bias = 0;     ///< a copy of the bias in another type
   bool sums_bias = false;    ///< the gradient of the bias is summed
 };
 /// The offsets of the parts of the workspace of a convolution of a library, and the size of the workspace.
@@ -274,12 +285,11 @@ struct ConvAreas {
     Areas areas;
     images = areas.add(extras.images);
     weights = areas.add(extras.weights);
-    bias = areas.add(extras.bias);
     library = areas.add(library_bytes);
     sums = areas.add(extras.sums_bias ? sum_rows_bytes(g.n * g.oh * g.ow, g.k) : 0);
     bytes = areas.bytes();
   }
-  std::int64_t images, weights, bias, library, sums, bytes;
+  std::int64_t images, weights, library, sums, bytes;
 };
 
 }  // namespace convnet::cuda

@@ -261,6 +261,68 @@ struct ScaledParts {
   int count = 0;
 };
 
+/// Stores what each part adds to the sums: the squares of its weights, those of its mean gradient, and the
+/// number of its matrix.
+struct ScaleTerms {
+  ScaledParts group;
+  const std::byte* step;
+  double* terms;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    ScaledPart part = group.parts[i];
+    terms[3 * i + 2] = static_cast<double>(part.matrix);
+    double total = 0, of_matrix[2] = {0, 0};
+    part.matrix = 0;
+    part.add(rates_at(step, part.rate_index), &total, of_matrix);
+    terms[3 * i] = of_matrix[0];
+    terms[3 * i + 1] = of_matrix[1];
+  }
+};
+
+/// Adds up the terms of all parts, and for each part of the group those of its matrix, and writes its
+/// factors.
+struct ScaleFactors {
+  ScaledParts group;
+  const std::byte* step;
+  const double* terms;
+  std::int64_t all;
+  float* scales;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t /*i*/) const {
+    double total = 0;
+    for (std::int64_t k = team.rank(); k < all; k += team.size()) total += terms[3 * k + 1];
+    total = team.sum(total);
+    const float clip_norm = reinterpret_cast<const StepHeader*>(step)->clip_norm;
+    for (int i = team.rank(); i < group.count; i += team.size()) {
+      ScaledPart part = group.parts[i];
+      const auto matrix = static_cast<double>(part.matrix);
+      double of_matrix[2] = {0, 0};
+      CONVNET_UNROLL_BY(4)
+      for (std::int64_t k = 0; k < all; ++k) {
+        const bool own = terms[3 * k + 2] == matrix;
+        of_matrix[0] += own ? terms[3 * k] : 0;
+        of_matrix[1] += own ? terms[3 * k + 1] : 0;
+      }
+      part.matrix = 0;
+      part.write(rates_at(step, part.rate_index), clip_norm, &total, of_matrix, scales + 2 * i);
+    }
+  }
+};
+
+/// Finds out whether any of several devices has a cost that is not finite.
+struct AnyOfDevices {
+  Sources<double> costs;
+  bool goes_on;
+  double* non_finite;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t /*i*/) const {
+    float any = goes_on && non_finite[0] != 0 ? 1 : 0;
+    for (int k = team.rank(); k < costs.count; k += team.size()) any = costs.from[k][0] != 0 ? 1 : any;
+    any = team.max(any);
+    if (team.rank() == 0) non_finite[0] = any;
+  }
+};
+
 }  // namespace
 
 template <>
@@ -291,10 +353,7 @@ Prepared prepare(const UpdateScales& op, const OpForm& form, const Context&) {
                                                std::byte* workspace) {
     const std::byte* step = args[args.size() - 2];
     float* scales = as_floats(args.back());
-    // The sum of all, then the two of each matrix.
-    auto* sums = reinterpret_cast<double*>(workspace);
-    for_each(stream, update_scales_bytes(op) / size_of(DataType::f64),
-             [=] CONVNET_DEVICE(std::int64_t i) { sums[i] = 0; });
+    auto* terms = reinterpret_cast<double*>(workspace);
     std::vector<ScaledParts> groups;
     std::size_t next = 0;
     for (std::size_t source = 0; source < op.sources.size(); ++source) {
@@ -306,18 +365,13 @@ Prepared prepare(const UpdateScales& op, const OpForm& form, const Context&) {
                                       static_cast<float>(part.images), part.matrix, part.accumulates};
       }
     }
+    std::int64_t first = 0;
     for (const ScaledParts& group : groups) {
-      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
-        for (int i = 0; i < group.count; ++i)
-          group.parts[i].add(rates_at(step, group.parts[i].rate_index), sums, sums + 1);
-      });
+      for_each(stream, group.count, ScaleTerms{group, step, terms + 3 * first});
+      first += group.count;
     }
     for (const ScaledParts& group : groups) {
-      for_each(stream, group.count, [=] CONVNET_DEVICE(std::int64_t i) {
-        const float clip_norm = reinterpret_cast<const StepHeader*>(step)->clip_norm;
-        group.parts[i].write(rates_at(step, group.parts[i].rate_index), clip_norm, sums, sums + 1,
-                             scales + 2 * i);
-      });
+      for_teams(stream, 1, ScaleFactors{group, step, terms, first, scales});
       scales += 2 * group.count;
     }
   });
@@ -327,21 +381,23 @@ namespace {
 
 /// The averages that are moved in one launch.
 struct Averages {
-  struct Part {
-    const float* weights;
-    float* average;
-  };
-
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const Ranges::Place at = ranges.find(i);
-    const Part& part = parts[at.range];
-    const float share = reinterpret_cast<const StepHeader*>(step_block)->average_share;
-    part.average[at.index] = averaged(part.average[at.index], part.weights[at.index], share);
-  }
-
-  Ranges ranges;
-  Part parts[Ranges::kMost];
+  const float* weights[Ranges::kMost];
+  float* averages[Ranges::kMost];
+  bool aligned[Ranges::kMost];
   const std::byte* step_block;
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(int part, std::int64_t i) const {
+    using Values = Vector<float, Lanes>;
+    const float share = reinterpret_cast<const StepHeader*>(step_block)->average_share;
+    const Values newest = reinterpret_cast<const Values*>(weights[part])[i];
+    Values& average = reinterpret_cast<Values*>(averages[part])[i];
+    Values moved = average;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane)
+      moved.lane[lane] = averaged(moved.lane[lane], newest.lane[lane], share);
+    average = moved;
+  }
 };
 
 }  // namespace
@@ -352,14 +408,17 @@ Prepared prepare(const Average& op, const OpForm& form, const Context&) {
       form, [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const std::byte* step_block = args.back();
         for (auto count = counts.begin(); count != counts.end();) {
-          Averages group;
-          group.step_block = step_block;
-          for (; count != counts.end() && !group.ranges.full(); ++count) {
-            group.parts[group.ranges.count()] = {as_floats(args[0]), as_floats(args[1])};
-            group.ranges.add(*count);
+          OverRuns<Averages> work;
+          work.runs.step_block = step_block;
+          for (; count != counts.end() && !work.pieces.full(); ++count) {
+            const int part = work.pieces.count();
+            work.runs.weights[part] = as_floats(args[0]);
+            work.runs.averages[part] = as_floats(args[1]);
+            work.runs.aligned[part] = is_aligned(args[0]) && is_aligned(args[1]);
+            work.pieces.add(*count);
             args = args.subspan(2);
           }
-          for_each(stream, group.ranges.total(), group);
+          for_teams(stream, work.pieces.total(), work);
         }
       });
 }
@@ -373,11 +432,7 @@ Prepared prepare(const AnyNonFinite&, const OpForm& form, const Context&) {
       const bool goes_on = device > 0;
       Sources<double> costs;
       for (; device < devices && costs.count < kMostSources; ++device) costs.add(args[device]);
-      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
-        double any = goes_on ? non_finite[0] : 0;
-        for (int i = 0; i < costs.count; ++i) any = costs.from[i][0] != 0 ? 1 : any;
-        non_finite[0] = any;
-      });
+      for_teams(stream, 1, AnyOfDevices{costs, goes_on, non_finite});
     }
   });
 }

@@ -1,6 +1,8 @@
 // Response normalisation across and within maps, and batch normalisation.
 #pragma once
 
+#include <numeric>
+
 #include "kernels/ops/argument.h"
 
 namespace convnet {
@@ -64,11 +66,17 @@ struct WindowNormBackward {
 /// normalisation. If there are no values, they are 0 and 1.
 struct BatchNormMoments {
   Dims dims;
+  bool track = false;  ///< does BatchNormTrack, too; a fusion, see ConvForward
+  float factor = 0;    ///< of BatchNormTrack
 
-  std::string name() const { return "bnorm.moments"; }
+  std::string name() const { return track ? "bnorm.moments+track" : "bnorm.moments"; }
+  std::int64_t values() const { return dims[1] == 0 ? 0 : element_count(dims) / dims[1]; }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
-    return {args::read("src", dims), args::write("mean", c), args::write("variance", c)};
+    std::vector<Argument> all = {args::read("src", dims), args::write("mean", c), args::write("variance", c)};
+    if (track)
+      all.insert(all.end(), {args::read_write("running_mean", c), args::read_write("running_variance", c)});
+    return all;
   }
 };
 /// Merges the means and variances of several parts of a batch, in the order of the parts (Chan et al.,
@@ -76,8 +84,11 @@ struct BatchNormMoments {
 struct BatchNormMerge {
   std::int64_t channels = 0;
   std::vector<std::int64_t> values;  ///< values per channel in each part
+  bool track = false;                ///< does BatchNormTrack, too; a fusion, see ConvForward
+  float factor = 0;                  ///< of BatchNormTrack
 
-  std::string name() const { return "bnorm.merge"; }
+  std::string name() const { return track ? "bnorm.merge+track" : "bnorm.merge"; }
+  std::int64_t all_values() const { return std::accumulate(values.begin(), values.end(), std::int64_t{0}); }
   std::vector<Argument> arguments() const {
     const Dims c = {channels};
     std::vector<Argument> all;
@@ -87,6 +98,8 @@ struct BatchNormMerge {
     }
     all.push_back(args::write("mean", c));
     all.push_back(args::write("variance", c));
+    if (track)
+      all.insert(all.end(), {args::read_write("running_mean", c), args::read_write("running_variance", c)});
     return all;
   }
 };
@@ -127,18 +140,28 @@ struct BatchNormTrack {
 /// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If `relu`, diff_dst is the
 /// gradient of the output of BatchNormForward with relu, and dy is 0 wherever that output is 0. The output is
 /// computed again from scale and shift.
+/// Fusions, see ConvForward: if `sum`, dy is diff_dst + addend; if `mask`, it is then 0 wherever `output`,
+/// that of a relu above, is not above 0. In both cases dy is written, too, for BatchNormBackwardData.
 struct BatchNormBackwardWeights {
   Dims dims;
   float epsilon = 1e-5F;
   bool relu = false;
+  bool sum = false, mask = false;
 
-  std::string name() const { return relu ? "bnorm.backward_weights+relu" : "bnorm.backward_weights"; }
+  bool writes_dy() const { return sum || mask; }
+  std::string name() const {
+    return std::string("bnorm.backward_weights") + (sum ? "+sum" : "") + (mask ? "+mask" : "") +
+           (relu ? "+relu" : "");
+  }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
     std::vector<Argument> all = {args::read("src", dims), args::read("diff_dst", dims), args::read("mean", c),
                                  args::read("variance", c)};
     if (relu) all.insert(all.end(), {args::read("scale", c), args::read("shift", c)});
+    if (sum) all.push_back(args::read("addend", dims));
+    if (mask) all.push_back(args::read("output", dims));
     all.insert(all.end(), {args::write("diff_scale", c), args::write("diff_shift", c)});
+    if (writes_dy()) all.push_back(args::write("dy", dims));  // may be the memory of diff_dst
     return all;
   }
 };

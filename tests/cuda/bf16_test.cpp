@@ -11,8 +11,8 @@ namespace {
 constexpr double kTolerance = 6e-3;
 
 void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t> in_place = {},
-           std::vector<std::vector<std::byte>> raw = {}) {
-  OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, kTolerance};
+           std::vector<std::vector<std::byte>> raw = {}, double tolerance = kTolerance) {
+  OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, tolerance};
   c.bf16 = true;
   BothBackends().check(c);
 }
@@ -85,6 +85,30 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     const CrossMapNorm norm{dims[0], dims[1], dims[2], dims[3], 5, false, 0.5F, 0.75F, 1};
     check(CrossMapNormForward{norm});
     check(CrossMapNormBackward{norm});
+    for (const CrossMapNorm& wide :
+         {CrossMapNorm{dims[0], dims[1], dims[2], dims[3], 3, true, 0.5F, 0.75F, 1},
+          CrossMapNorm{dims[0], dims[1], dims[2], dims[3], 12, false, 0.5F, 0.75F, 1}}) {
+      check(CrossMapNormForward{wide});
+      check(CrossMapNormBackward{wide});
+    }
+    for (const std::int64_t size : {3, 7})
+      for (const bool contrast : {false, true}) {
+        const WindowNorm window{dims[0], dims[1], dims[2], dims[3], size, contrast, 0.5F, 0.75F, 1};
+        check(WindowNormForward{window});
+        check(WindowNormBackward{window});
+      }
+    for (const bool mask : {false, true})
+      for (const bool sum : {false, true}) {
+        if (!mask && !sum) continue;
+        // The sums are those of rounded gradients.
+        for (const bool relu : {false, true})
+          check(BatchNormBackwardWeights{dims, 1e-3F, relu, sum, mask}, {{}, {}, {}, variance}, 1, {},
+                2 * kTolerance);
+      }
+    check(BiasBackward{dims});
+    const CrossMapPool maps{dims[0], dims[1], dims[2], dims[3], 3, 2, 2, -1};
+    check(CrossMapPoolForward{maps});
+    check(CrossMapPoolBackward{maps});
     for (const DropUnit unit : {DropUnit::value, DropUnit::map, DropUnit::image})
       check(Dropout{dims, 0.6F, 1 / 0.6F, 77, 0, 0, unit}, {}, {}, {{}, {}, step_block(5)});
     check(NoisyRelu{dims, 77}, {}, {}, {{}, {}, step_block(5)});

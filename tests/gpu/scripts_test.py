@@ -237,6 +237,28 @@ class Bundle(unittest.TestCase):
         self.assertEqual(report.count("128 images, bf16, dependent launches on | passed |"), 6)
         self.assertEqual(report.count("2.000 ms without, 1.600 ms with dependent launches: 1.25x |"), 3)
 
+    def test_training_by_the_recipe(self):
+        def trains(error):
+            return CONVNET.replace("trained", f"echo \"$*\" >\"$PIDS\"; printf 'Averages----\\nlogprob:  0.6 0.2\\nAverages----\\nlogprob:  0.3 {error}\\n'")
+        for error, code, result in (("0.0479", 0, "passed"), ("0.0521", 1, "FAILED")):
+            self.program("bin/convnet", trains(error))
+            self.assertEqual(self.run_script("gpu-check", "train", self.path("out/a.md"))[0], code, self.said)
+            report = self.read("out/a.md")
+            self.assertRegex(report, r"\| wrn-16-4-fashion by its recipe, 26 epochs in bf16 \| passed \| [0-9]+ s \|")
+            self.assertIn(f"| its test error at most 5.2 % | {result} |  | {100 * float(error):.2f} % after the last epoch |", report)
+        # It is the command of the README.
+        with open(os.path.join(SCRIPTS, "../README.md")) as file:
+            recipe = re.search(r"--train-range 1-6 --test-range 7 \\\n( *--pixel-std.*?) --save-file", file.read(), re.S)[1]
+        for option, value in re.findall(r"(--\S+) (\S+)", recipe):
+            self.assertIn(f"{option} {value} ", self.read("pids"))
+
+    def test_training_that_fails(self):
+        self.program("bin/convnet", CONVNET.replace("*) echo trained", "*) echo 'no memory' >&2; exit 4"))
+        self.assertEqual(self.run_script("gpu-check", "train", self.path("out/a.md"))[0], 1, self.said)
+        report = self.read("out/a.md")
+        self.assertIn("| wrn-16-4-fashion by its recipe, 26 epochs in bf16 | FAILED (4) |", report)
+        self.assertNotIn("its test error", report)
+
     def test_what_takes_long_to_compile_keeps_its_limit(self):
         with open(self.path("peer.py"), "w") as file:
             file.write("import sys, time\nif 'alexnet-owt' in sys.argv: time.sleep(100)\nprint('{\"ms\": 6.0}')\n")

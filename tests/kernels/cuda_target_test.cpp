@@ -22,7 +22,7 @@ TEST_CASE("the CUDA target gives forms without a device", "[kernels]") {
       CHECK(conv.args[i].type == type);
     }
     CHECK(conv.args[2].plain());
-    CHECK(conv.args[2].type == DataType::f32);
+    CHECK(conv.args[2].type == type);
     CHECK(conv.workspace_bytes > 0);
     CHECK(conv.algorithm.empty());
     // The next operation reads the output as it lies.

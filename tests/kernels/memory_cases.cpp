@@ -82,10 +82,12 @@ std::vector<OpCase> memory_cases() {
   cases.push_back({Reorder{plain, plain}});
   cases.push_back({CopyRuns{{{5}, {1}, {700}}}, {}, {}, {}, 0});
   cases.push_back({CopyRuns{{{5}, {1, true}, {700, true}, {16}}}, {}, {}, {}, 0});
+  cases.push_back({CopyRuns{{{4096}, {9001, true}, {8195}}}, {}, {}, {}, 0});  // several pieces
   CopyRuns runs;
   for (int i = 0; i < 70; ++i) runs.runs.push_back({i % 5 + 1, i % 3 == 0});
   cases.push_back({runs, {}, {}, {}, 0});
   cases.push_back({SumRuns{{{5, 1}, {1, 3}, {700, 2}}}, {}, {}, {}, 0});
+  cases.push_back({SumRuns{{{4096, 2}, {9001, 3}, {8195, 1}}}, {}, {}, {}, 0});
   // More runs, and more sources, than the CUDA backend sums in one launch.
   SumRuns sums;
   for (int i = 0; i < 70; ++i) sums.runs.push_back({i % 5 + 1, i % 4 + 1});

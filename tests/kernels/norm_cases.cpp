@@ -73,8 +73,17 @@ void add_batch_norms(std::vector<OpCase>& cases, const Dims& dims) {
     cases.push_back({sum, {x, {}, variance}, {}, {}, 1e-6});
     cases.push_back({sum, {x, {}, variance}, {}, 5, 1e-6});
   }
-  for (const bool relu : {false, true})
+  cases.push_back({BatchNormMoments{dims, true, 0.25F}, {x}, {}, {}, 1e-6});
+  for (const bool relu : {false, true}) {
     cases.push_back({BatchNormBackwardWeights{dims, 1e-3F, relu}, {x, {}, {}, variance}});
+    for (const bool mask : {false, true})
+      for (const bool sum : {false, true}) {
+        if (!mask && !sum) continue;
+        const BatchNormBackwardWeights fused{dims, 1e-3F, relu, sum, mask};
+        cases.push_back({fused, {x, {}, {}, variance}});
+        cases.push_back({fused, {x, {}, {}, variance}, {}, 1});
+      }
+  }
   const std::int64_t values = element_count(dims) / dims[1];
   for (const std::int64_t taken : {values, values + 100}) {
     for (const bool relu : {false, true}) {
@@ -113,6 +122,7 @@ void add_batch_norm_statistics(std::vector<OpCase>& cases) {
         parts.push_back(positive(channels));
       }
       cases.push_back({BatchNormMerge{channels, sizes}, parts, {}, {}, 1e-6});
+      cases.push_back({BatchNormMerge{channels, sizes, true, 0.25F}, parts, {}, {}, 1e-6});
     }
   }
 }
@@ -166,6 +176,8 @@ std::vector<WindowNorm> window_norms() {
            {1, 2, 5, 5, 3, false, 0.0F, 0.75F, 1},     // no normalisation
            {1, 2, 4, 5, 3, false, 1.0F, 0.0F, 1},      //
            {1, 40, 9, 7, 5, false, 1.0F, 0.75F, 1},    //
+           {2, 8, 9, 10, 7, false, 1.0F, 0.75F, 1},    // GPUs sum the rows of these windows first
+           {1, 7, 8, 12, 6, false, 1.0F, 0.75F, 1},    //
            {0, 20, 3, 3, 3, false, 1.0F, 0.75F, 1},    // no images
        })
     for (const bool contrast : {false, true}) {

@@ -183,6 +183,7 @@ std::vector<LocalGeometry> local_geometries() {
       local({2, 17, 6, 5}, 18, {1, 3}, 1, {0, 1}),
       local({2, 4, 7, 9}, 6, {4, 2}, {1, 3}, {2, 0}, 2),
       local({2, 5, 9, 8}, 6, 3, 1, 2, 1, 2),
+      local({2, 300, 5, 4}, 4, 4, 1, 1),  // more channels than a GPU copies at a time
       local({2, 4, 11, 9}, 6, {3, 2}, {2, 4}, {2, 1}, 2, {3, 2}),
       {with_zeros_behind(local({2, 4, 5, 6}, 6, 3, 2, 0), {2, 3})},
   };

@@ -203,6 +203,94 @@ TEST_CASE(
   CHECK(input.fused()["neuron.forward"] == 1);
 }
 
+namespace {
+
+/// The gradient of a batch norm below a relu of a sum, which two layers make together.
+struct GradientPlan : SmallPlan {
+  BufferId gradient;
+  GradientPlan() {
+    plan.tasks.resize(plan.tasks.size() - 3);
+    gradient = add_buffer(plan.buffers, "gradient", BufferKind::activation, DeviceId(0),
+                          {kDims, DataType::f32, nullptr});
+    for (const BufferId b : {mean, variance, part, gradient}) fill(b);
+  }
+  void add_all() {
+    add(Accumulate{kDims}, {other, gradient});
+    add_mask(gradient);
+    add_sums(gradient);
+  }
+  void add_mask(BufferId to) { add(NeuronBackward{{NeuronKind::relu}, kDims}, {part, gradient, to}); }
+  void add_sums(BufferId of) {
+    add(BatchNormBackwardWeights{kDims}, {src, of, mean, variance, weights, total});
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const BufferUse& use : plan.tasks.back().uses) all.push_back(plan.buffers[use.buffer].name);
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch norm adds gradients and applies the mask of a relu before its sums") {
+  GradientPlan in_place;
+  in_place.add_all();
+  CHECK(in_place.fused()["bnorm.backward_weights+sum+mask"] == 1);
+  CHECK(in_place.plan.tasks.size() == 8);
+  CHECK(in_place.names() == std::vector<std::string>{"src", "gradient", "mean", "variance", "other", "part",
+                                                     "weights", "total", "gradient"});
+  GradientPlan elsewhere;
+  elsewhere.add_mask(elsewhere.other);
+  elsewhere.add(FillZero{elsewhere.plan.buffers[elsewhere.gradient].desc}, {elsewhere.gradient});
+  elsewhere.add_sums(elsewhere.other);
+  CHECK(elsewhere.fused()["bnorm.backward_weights+mask"] == 1);
+}
+
+TEST_CASE(
+    "gradients are not added up in a batch norm's sums if somebody else reads them or in another order") {
+  GradientPlan read;  // before the mask, which is written elsewhere
+  read.add(Accumulate{kDims}, {read.other, read.gradient});
+  read.add_mask(read.other);
+  read.add_sums(read.other);
+  read.add(NeuronForward{{}, kDims}, {read.gradient, read.part});
+  auto counts = read.fused();
+  CHECK(counts["bnorm.backward_weights+mask"] == 1);
+  CHECK(counts["accumulate"] == 1);
+  GradientPlan between;
+  between.add_mask(between.gradient);
+  between.add(FillZero{between.plan.buffers[between.src].desc}, {between.src});
+  between.add_sums(between.gradient);
+  CHECK(between.fused()["neuron.backward"] == 1);
+  GradientPlan order;  // the sum is behind the mask
+  order.add_mask(order.gradient);
+  order.add(Accumulate{kDims}, {order.other, order.gradient});
+  order.add_sums(order.gradient);
+  counts = order.fused();
+  CHECK(counts["bnorm.backward_weights+sum"] == 1);
+  CHECK(counts["neuron.backward"] == 1);
+  GradientPlan other;
+  other.add(NeuronBackward{{NeuronKind::tanh, 1, 1}, kDims}, {other.part, other.gradient, other.gradient});
+  other.add_sums(other.gradient);
+  CHECK(other.fused()["neuron.backward"] == 1);
+}
+
+TEST_CASE("running statistics are moved by what computes those of the batch") {
+  SmallPlan small;
+  const auto running = small.other;
+  small.add(BatchNormTrack{16, 32, 0.5F}, {small.mean, small.variance, running, small.part});
+  small.plan.tasks.erase(small.plan.tasks.end() - 4, small.plan.tasks.end() - 2);  // no convolution, no sum
+  SmallPlan wrong = small;
+  CHECK(small.fused()["bnorm.moments+track"] == 1);
+  wrong.plan.tasks.back().op = OpDesc(BatchNormTrack{16, 31, 0.5F});
+  CHECK(wrong.fused()["bnorm.track"] == 1);
+  SmallPlan merged;
+  merged.plan.tasks.resize(3);
+  merged.add(BatchNormMerge{16, {3, 4}},
+             {merged.src, merged.weights, merged.src, merged.weights, merged.mean, merged.variance});
+  merged.add(BatchNormTrack{16, 7, 0.5F}, {merged.mean, merged.variance, merged.other, merged.part});
+  CHECK(merged.fused()["bnorm.merge+track"] == 1);
+}
+
 TEST_CASE("residual nets are fused in training on CPUs, and not in tests") {
   if (!has_winograd()) return skip("this processor has no AVX2");
   PlannedNet wrn("wrn-16-4");
@@ -222,11 +310,18 @@ TEST_CASE("residual nets are fused in training on CPUs, and not in tests") {
 TEST_CASE("GPUs fuse sums with batch normalisation only") {
   PlannedNet wrn("wrn-16-4", true, false, 0, Precision::bf16, "cuda");
   std::map<std::string, int> train = counts(wrn.plan(Phase::train, 4));
-  CHECK(train["eltsum"] == 6);      // of convolutions
-  CHECK(train["accumulate"] == 3);  // of convolutions, too
+  CHECK(train["eltsum"] == 6);  // of convolutions
+  CHECK(train["accumulate"] == 0);
+  CHECK(train["bnorm.backward_weights+sum+relu"] == 3);
   CHECK(train["bnorm.backward_data+sum+relu"] == 3);
   PlannedNet resnet("resnet18-imagenet", true, false, 0, Precision::bf16, "cuda");
-  CHECK(counts(resnet.plan(Phase::train, 2))["bnorm.forward+sum+relu"] == 8);
+  train = counts(resnet.plan(Phase::train, 2));
+  CHECK(train["bnorm.forward+sum+relu"] == 8);
+  CHECK(train["bnorm.moments+track"] == 20);
+  CHECK(train["bnorm.track"] == 0);
+  CHECK(train["bnorm.backward_weights+sum+mask"] + train["bnorm.backward_weights+mask"] == 8);
+  CHECK(train["neuron.backward"] == 0);
+  CHECK(train["accumulate"] == 1);  // of a pool
   ConvGeometry g;
   g.n = g.c = g.k = g.h = g.w = g.oh = g.ow = 1, g.filter = 1;
   const auto target = make_cuda_target(Precision::fp32);
