@@ -233,6 +233,38 @@ TEST_CASE("batch norm adds a tensor, also the one that it writes over", "[batch_
   });
 }
 
+TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it, in place too",
+          "[batch_norm]") {
+  for_cases([](const Case& c, const TensorDesc& layout) {
+    const Moments m = c.exact_moments();
+    const Floats mean = floats(m.mean), variance = floats(m.variance);
+    const Floats addend = random_values(element_count(c.dims), 5),
+                 output = random_values(element_count(c.dims), 6);
+    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, true}, {layout}),
+                                {c.x, mean, variance, c.scale, c.shift})[0];
+    for (const bool relu : {false, true}) {
+      for (const auto& [sum, mask] :
+           {std::pair{true, false}, std::pair{false, true}, std::pair{true, true}}) {
+        std::vector<Floats> inputs = {c.x, c.dy, mean, variance};
+        if (relu) inputs.insert(inputs.end(), {c.scale, c.shift});
+        if (sum) inputs.push_back(addend);
+        if (mask) inputs.push_back(output);
+        Floats dy = c.dy;
+        for (std::size_t i = 0; i < dy.size(); ++i) {
+          if (sum) dy[i] += addend[i];
+          if ((mask && !(output[i] > 0)) || (relu && !(y[i] > 0))) dy[i] = 0;
+        }
+        std::vector<Floats> expected = results_of(
+            cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}), {c.x, dy, mean, variance});
+        expected.push_back(dy);
+        const auto op = cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, relu, sum, mask}, {layout});
+        CHECK(results_of(op, inputs) == expected);
+        CHECK(results_of(op, inputs, 1) == expected);
+      }
+    }
+  });
+}
+
 TEST_CASE("batch norm gradients below a relu are those of the masked gradient", "[batch_norm]") {
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
