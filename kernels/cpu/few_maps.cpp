@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/layout.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
@@ -14,6 +15,14 @@ namespace {
 #if !defined(__AVX512F__)
 constexpr int kMaps = 8;  ///< output maps that lie together in the layouts of these instruction sets
 using Maps = Lanes<float, kMaps>;
+
+/// Whether gradients lie in blocks of maps, in the layout in which oneDNN's kernel for AVX2 reads the
+/// filters.
+#if defined(__AVX2__)
+constexpr bool kBlocked = true;
+#else
+constexpr bool kBlocked = false;
+#endif
 
 constexpr std::int64_t kMostChannels = 4;
 /// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
@@ -49,6 +58,9 @@ class FewMapsGradients : public PreparedOp {
     args_ = {{g_.src(), type, nullptr},
              blocked_activations(g_.dst(), kMaps, type),
              {g_.weights(), DataType::f32, nullptr}};
+    if constexpr (kBlocked)
+      args_[2] = from_dnnl({g_.weights(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::Ohwi8o},
+                           g_.weights());
     if (bias_) args_.push_back({{g_.k}, DataType::f32, nullptr});
     algorithm_ = "few maps:own";
     workspace_bytes_ = parts_ * blocks_ * sums() * static_cast<std::int64_t>(sizeof(float));
@@ -177,6 +189,7 @@ class FewMapsGradients : public PreparedOp {
 
   /// Adds the sums of a block's parts.
   void add_parts(const float* all_sums, std::int64_t block, float* weights, float* biases) const {
+    constexpr std::int64_t kWindow = std::int64_t{Filter} * Filter;
     const std::int64_t maps = std::min<std::int64_t>(kMaps, g_.k - block * kMaps);
     for (std::int64_t tap = 0; tap < taps_ + (bias_ ? 1 : 0); ++tap) {
       Maps total, more;
@@ -184,12 +197,14 @@ class FewMapsGradients : public PreparedOp {
         load_lanes(all_sums + (part * blocks_ + block) * sums() + tap * kMaps, AllLanes<kMaps>{}, more);
         total += more;
       }
-      for (std::int64_t map = 0; map < maps; ++map) {
-        if (tap < taps_)
+      if (tap == taps_)
+        store_lanes(biases + block * kMaps, static_cast<std::size_t>(maps), total);
+      else if constexpr (kBlocked)
+        store_lanes(weights + ((block * kWindow + tap % kWindow) * g_.c + tap / kWindow) * kMaps,
+                    AllLanes<kMaps>{}, total);
+      else
+        for (std::int64_t map = 0; map < maps; ++map)
           weights[(block * kMaps + map) * taps_ + tap] = total[map];
-        else
-          biases[block * kMaps + map] = total[map];
-      }
     }
   }
 
