@@ -60,8 +60,8 @@ std::vector<Argument> arguments(const OpDesc& op);
 std::string op_name(const OpDesc& op);
 /// Returns the floating-point operations; 0 for operations that are bound by memory.
 double op_flops(const OpDesc& op);
-/// Returns whether another operation is fused into this one (its fields `sum`, `moments`, `track` and `mask`);
-/// see Target::fuses().
+/// Returns whether another operation is fused into this one (its fields `sum`, `moments`, `track` and
+/// `mask`); see Target::fuses().
 bool is_fused(const OpDesc& op);
 /// Returns the numbers, besides the shapes of the arguments, on which the time of the operation depends.
 std::vector<std::int64_t> op_settings(const OpDesc& op);

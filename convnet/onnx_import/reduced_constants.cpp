@@ -8,7 +8,7 @@
 namespace convnet {
 namespace {
 
-/// What a reduction makes of the elements of a constant.
+/// A reduction of the elements of a constant.
 struct Reduction {
   Dims dims;                           ///< of the result
   std::vector<std::size_t> to;         ///< for each element of the constant, that of the result
@@ -55,6 +55,18 @@ Reduction reduction_of(const OperatorCall& call, const Dims& from) {
   return result;
 }
 
+/// Returns the sums, or the products, of the elements of a constant.
+template <class Sum, class Element>
+std::vector<Sum> reduced(const Reduction& r, const std::vector<Element>& elements, bool is_product) {
+  std::vector<Sum> sums(r.count, is_product ? 1 : 0);
+  for (std::size_t i = 0; i < r.to.size(); ++i) {
+    const auto x = static_cast<Sum>(elements[i]);
+    Sum& sum = sums[r.to[i]];
+    sum = is_product ? sum * x : sum + x;
+  }
+  return sums;
+}
+
 }  // namespace
 
 ConstantPtr folded_reduce(const OperatorCall& call) {
@@ -64,22 +76,11 @@ ConstantPtr folded_reduce(const OperatorCall& call) {
   if (!c.is_float()) {
     if (is_mean) throw CannotImport("it has a mean of integers");
     // Unsigned numbers wrap around, as ONNX's do.
-    std::vector<std::uint64_t> sums(r.count, is_product ? 1 : 0);
-    for (std::size_t i = 0; i < r.to.size(); ++i) {
-      const auto x = static_cast<std::uint64_t>(c.integers()[i]);
-      std::uint64_t& sum = sums[r.to[i]];
-      sum = is_product ? sum * x : sum + x;
-    }
+    const auto sums = reduced<std::uint64_t>(r, c.integers(), is_product);
     return make_constant(r.dims, std::vector<std::int64_t>(sums.begin(), sums.end()));
   }
-  std::vector<double> sums(r.count, is_product ? 1 : 0);
-  for (std::size_t i = 0; i < r.to.size(); ++i) {
-    const auto x = static_cast<double>(c.floats()[i]);
-    double& sum = sums[r.to[i]];
-    sum = is_product ? sum * x : sum + x;
-  }
   std::vector<float> result;
-  for (const double sum : sums)
+  for (const double sum : reduced<double>(r, c.floats(), is_product))
     result.push_back(static_cast<float>(is_mean ? sum / static_cast<double>(r.of_each) : sum));
   return make_constant(r.dims, std::move(result));
 }

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "kernels/batch_norm_arguments.h"
 #include "kernels/batch_norm_math.h"
 #include "kernels/cpu/moments.h"
 #include "kernels/cpu/own_kernel.h"
@@ -323,46 +324,40 @@ Prepared prepare(const BatchNormTrack& op, const LayoutHints&) {
 
 Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [view = *activation_view(tensor), type = tensor.type, op](std::span<std::byte* const> args) {
-        const Cutting cut(view, kReducedImages);
-        const float epsilon = op.epsilon;
-        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
-        std::size_t next = 4;
-        const auto optional = [&](bool given) { return given ? args[next++] : nullptr; };
-        const float* scale = as_floats(optional(op.relu));
-        const float* shift = as_floats(optional(op.relu));
-        std::byte* addend = optional(op.sum);
-        std::byte* output = optional(op.mask);
-        float *diff_scale = as_floats(args[next]), *diff_shift = as_floats(args[next + 1]);
-        const auto sum = [&](const auto& gradient_of) {
-          GradientSums sums;
-          with_stored(type, [&]<class T>(T) {
-            const GradientTensors<T> tensors{as<const T>(args[0]), as<const T>(args[1]), as<const T>(addend),
-                                             as<const T>(output), as<T>(args.back())};
-            with_constant(op.writes_dy(), [&](auto writes) {
-              sums = gradient_sums(cut, tensors, padded(mean, view.c, cut.channels()), gradient_of, writes);
-            });
-          });
-          return sums;
-        };
-        const auto below_relu = [&] {
-          const Normalisations all(cut, view.c, mean, variance, scale, shift, epsilon);
-          return sum([&](std::int64_t block) {
-            return [normalised = all.of(block)](const Floats& x, const Floats& dy) {
-              return normalised.below_relu(x, dy);
-            };
-          });
-        };
-        const auto plain = [](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; };
-        const GradientSums sums = op.relu ? below_relu() : sum(plain);
-        for (std::int64_t c = 0; c < view.c; ++c) {
-          const auto at = static_cast<std::size_t>(c);
-          diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
-          diff_shift[c] = static_cast<float>(sums.dy[at]);
-        }
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor), [view = *activation_view(tensor),
+                                                                   type = tensor.type,
+                                                                   op](std::span<std::byte* const> args) {
+    const Cutting cut(view, kReducedImages);
+    const float epsilon = op.epsilon;
+    const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
+    const GradientSumsArguments more(op, args);
+    const auto sum = [&](const auto& gradient_of) {
+      GradientSums sums;
+      with_stored(type, [&]<class T>(T) {
+        const GradientTensors<T> tensors{as<const T>(args[0]), as<const T>(args[1]), as<const T>(more.addend),
+                                         as<const T>(more.output), as<T>(args.back())};
+        with_constant(op.writes_dy(), [&](auto writes) {
+          sums = gradient_sums(cut, tensors, padded(mean, view.c, cut.channels()), gradient_of, writes);
+        });
       });
+      return sums;
+    };
+    const auto below_relu = [&] {
+      const Normalisations all(cut, view.c, mean, variance, more.scale, more.shift, epsilon);
+      return sum([&](std::int64_t block) {
+        return [normalised = all.of(block)](const Floats& x, const Floats& dy) {
+          return normalised.below_relu(x, dy);
+        };
+      });
+    };
+    const auto plain = [](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; };
+    const GradientSums sums = op.relu ? below_relu() : sum(plain);
+    for (std::int64_t c = 0; c < view.c; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      more.diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
+      more.diff_shift[c] = static_cast<float>(sums.dy[at]);
+    }
+  });
 }
 
 Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/own_kernel.h"
 
@@ -14,13 +14,9 @@ namespace convnet::cpu::own {
 namespace {
 
 /// The maps that lie together in oneDNN's activations and weights.
-#if defined(__AVX512F__)
-constexpr int kMaps = 16;
-constexpr auto kWeights = dnnl::memory::format_tag::Abcde16a;
-#else
-constexpr int kMaps = 8;
-constexpr auto kWeights = dnnl::memory::format_tag::Abcde8a;
-#endif
+constexpr int kMaps = kUsualBlock;
+constexpr auto kWeights =
+    kMaps == 16 ? dnnl::memory::format_tag::Abcde16a : dnnl::memory::format_tag::Abcde8a;
 using Maps = Vector<float, kMaps>::Type;
 
 /// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend

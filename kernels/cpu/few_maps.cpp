@@ -13,7 +13,7 @@ namespace convnet::cpu::own {
 namespace {
 
 #if !defined(__AVX512F__)
-constexpr int kMaps = 8;  ///< output maps that lie together in the layouts of these instruction sets
+constexpr int kMaps = kUsualBlock;  ///< output maps that lie together
 using Maps = Lanes<float, kMaps>;
 
 /// Whether gradients lie in blocks of maps, in the layout in which oneDNN's kernel for AVX2 reads the
@@ -31,9 +31,8 @@ constexpr std::int64_t kMostParts = 8;
 /// A band is as many rows of windows as have differences of about kBandBytes in the blocks of a pass.
 constexpr std::int64_t kBandBytes = 16 << 10;
 
-/// What a pass sums in registers, beside differences and a pixel: rows of the filter, whose number divides
-/// `Filter`, in one or two blocks of maps. There should be eight sums or more, because additions take a
-/// while.
+/// A pass has the sums of some rows of the filter, whose number divides `Filter`, in registers, for one or
+/// two blocks of maps. There should be eight sums or more, because additions take a while.
 template <int Filter>
 constexpr int kRowsOfPass = Filter == 3 ? 3 : 1;
 template <int Filter>

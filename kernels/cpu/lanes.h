@@ -20,6 +20,9 @@ constexpr int kRegisterBytes = 32;
 constexpr int kRegisterBytes = 16;
 #endif
 
+/// The channels that lie together in the layouts that kernels of the instruction set choose.
+constexpr int kUsualBlock = kRegisterBytes == 64 ? 16 : 8;
+
 /// N numbers of type T, zeros at first. Where a vector is longer than a register, compilers compare and
 /// convert its numbers one after the other, and load it through memory; here it is as many vectors as it
 /// needs.

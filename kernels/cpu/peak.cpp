@@ -10,19 +10,15 @@
 #include <chrono>
 #include <vector>
 
+#include "kernels/cpu/lanes.h"
+
 namespace convnet::cpu::own {
 
 namespace {
 
-// The widest vector that a register of the instruction set holds. The sums of the loop below must stay in
-// registers (tests/kernels/peak_test.py): without AVX-512, there are 16 of them.
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-#elif defined(__AVX__)
-constexpr int kLanes = 8;
-#else
-constexpr int kLanes = 4;
-#endif
+// The sums of the loop below must stay in registers (tests/kernels/peak_test.py): without AVX-512, there are
+// 16 of them.
+constexpr int kLanes = kRegisterBytes / static_cast<int>(sizeof(float));
 using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 /// Returns the FLOP/s of a team of up to `threads` threads that repeat `multiply_add(sum, factor, term)`,

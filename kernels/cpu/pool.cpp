@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
@@ -270,15 +270,8 @@ void backward_plane(const PoolGeometry& g, const T* diff_dst, [[maybe_unused]] c
   }
 }
 
-/// The block that layouts have on processors of this instruction set. Only for it there is code for windows
-/// of a known size.
-#if defined(__AVX512F__)
-constexpr int kUsualBlock = 16;
-#else
-constexpr int kUsualBlock = 8;
-#endif
-
-/// Calls f(size), with the size of windows as a constant if there is code for it, else with 0.
+/// Calls f(size), with the size of windows as a constant if there is code for it, else with 0. There is none
+/// for blocks that layouts seldom have.
 template <int Block, class F>
 auto with_size(const PoolGeometry& g, const F& f) {
   if constexpr (Block == kUsualBlock) {

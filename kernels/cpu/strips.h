@@ -10,12 +10,7 @@
 
 namespace convnet::cpu::own {
 
-/// As many as the channels that lie together in the layouts of the instruction set.
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-#else
-constexpr int kLanes = 8;
-#endif
+constexpr int kLanes = kUsualBlock;
 using Floats = Lanes<float, kLanes>;
 using Doubles = Lanes<double, kLanes>;
 

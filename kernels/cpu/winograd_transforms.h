@@ -11,16 +11,12 @@
 #include <cstddef>
 #include <utility>
 
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/lanes.h"
 
 namespace convnet::cpu::winograd {
 
 /// Channels that are transformed together: the floats in a register.
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-#else
-constexpr int kLanes = 8;
-#endif
+constexpr int kLanes = kUsualBlock;
 using Vec = Vector<float, kLanes>::Type;
 template <int N>
 using Line = std::array<Vec, N>;

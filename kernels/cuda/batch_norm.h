@@ -1,4 +1,4 @@
-// What the kernels of batch normalisation share.
+// Parts that the kernels of batch normalisation share.
 #pragma once
 
 #include <cmath>

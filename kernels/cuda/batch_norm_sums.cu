@@ -2,6 +2,7 @@
 // reads once, another adds up those of each channel.
 #include <type_traits>
 
+#include "kernels/batch_norm_arguments.h"
 #include "kernels/batch_norm_math.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/sizes.h"
@@ -439,34 +440,28 @@ template <>
 Prepared prepare(const BatchNormBackwardWeights& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
   const Cut cut(channels_view(tensor), tensor.type);
-  return std::make_shared<KernelOp>(
-      form,
-      [cut, type = tensor.type, op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        float *dy = as_floats(workspace), *dy_x = dy + cut.size();
-        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
-        std::size_t next = 4;
-        const auto optional = [&](bool given) { return given ? args[next++] : nullptr; };
-        const float* scale = as_floats(optional(op.relu));
-        const float* shift = as_floats(optional(op.relu));
-        std::byte* addend = optional(op.sum);
-        std::byte* output = optional(op.mask);
-        float *diff_scale = as_floats(args[next]), *diff_shift = as_floats(args[next + 1]);
-        with_parts(cut, type, [&](auto width, auto stored) {
-          const auto launch = [&](auto writes) {
-            using Kernel = PartGradients<width(), decltype(stored), writes()>;
-            using Values = typename Kernel::Values;
-            for_teams(stream, cut.teams(),
-                      Kernel{cut, Values(args[0]), Values(args[1]), Values(addend), Values(output),
-                             Values(args.back()), mean, variance, scale, shift, op.epsilon, dy, dy_x});
-          };
-          if (op.writes_dy())
-            launch(std::true_type{});
-          else
-            launch(std::false_type{});
-        });
-        for_teams(stream, cut.channels,
-                  ChannelGradients{cut, dy, dy_x, variance, op.epsilon, diff_scale, diff_shift});
-      });
+  return std::make_shared<KernelOp>(form, [cut, type = tensor.type, op](Stream stream,
+                                                                        std::span<std::byte* const> args,
+                                                                        std::byte* workspace) {
+    float *dy = as_floats(workspace), *dy_x = dy + cut.size();
+    const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
+    const GradientSumsArguments more(op, args);
+    with_parts(cut, type, [&](auto width, auto stored) {
+      const auto launch = [&](auto writes) {
+        using Kernel = PartGradients<width(), decltype(stored), writes()>;
+        using Values = typename Kernel::Values;
+        for_teams(stream, cut.teams(),
+                  Kernel{cut, Values(args[0]), Values(args[1]), Values(more.addend), Values(more.output),
+                         Values(args.back()), mean, variance, more.scale, more.shift, op.epsilon, dy, dy_x});
+      };
+      if (op.writes_dy())
+        launch(std::true_type{});
+      else
+        launch(std::false_type{});
+    });
+    for_teams(stream, cut.channels,
+              ChannelGradients{cut, dy, dy_x, variance, op.epsilon, more.diff_scale, more.diff_shift});
+  });
 }
 
 }  // namespace convnet::cuda

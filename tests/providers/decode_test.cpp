@@ -390,7 +390,7 @@ TEST_CASE("PNGs of every depth, with palettes and opacities, decode to their pix
   CHECK(error_of(png_of(1, 1, 8, 5, 0, row)).starts_with("cat: a damaged image: "));
   CHECK(
       error_of(png_of(1, 1, 8, grey, 0, "\x09\5"s)).starts_with("cat: a damaged image: "));  // no such filter
-  // What is wrong far below a window is not noticed.
+  // Damage far below a window is not noticed.
   const std::string broken = grey_png(1, 4, 0, "\0\1\0\2\0\3\x09\4"s);
   CHECK(error_of(broken).starts_with("cat: a damaged image: "));
   CHECK(decode_window(broken, "cat", [](ImageSize) {

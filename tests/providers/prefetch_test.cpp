@@ -111,7 +111,7 @@ TEST_CASE("Several pieces are in progress at once", "[providers]") {
     CHECK(message_of<InputError>([&] { prefetcher.take({13}); }) == "batch 13 is broken");
     CHECK(pieces.destroyed == std::set{1, 2, 3, 13});
     begun.acquire();
-    // What peek() finds broken is broken for take(), too.
+    // A piece that peek() finds broken is broken for take(), too.
     prefetcher.start({13});
     begun.acquire();
     pieces.finish(5);

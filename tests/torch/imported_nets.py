@@ -14,7 +14,6 @@ import logging
 import pathlib
 import subprocess
 import sys
-import tempfile
 import warnings
 
 SMALL = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "shufflenet_v2_x1_0"]
@@ -68,15 +67,8 @@ def check(convnet, name, folder):
 def main():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    convnet, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] or SMALL
-    print("| net | pixels | older exporter | export and import | newer exporter | export and import |\n|---|---|---|---|---|---|")
-    wrong = []
-    for name in ALL if names == ["--all"] else names:
-        with tempfile.TemporaryDirectory() as folder:
-            if not check(convnet, name, pathlib.Path(folder)):
-                wrong.append(name)
-    if wrong:
-        sys.exit("differ: " + ", ".join(wrong))
+    ready_nets.check_nets("| net | pixels | older exporter | export and import | newer exporter | export and import |\n|---|---|---|---|---|---|",
+                          SMALL, ALL, check)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,10 @@ def check(convnet, name, folder):
     differences = {(a, b): abs(found[a] - found[b]).max() / largest for a, b in PAIRS if a in found and b in found}
     cells = [f"{differences[pair]:.1e}" if pair in differences else "" for pair in PAIRS]
     print(f"| {name} | {IMAGES} of {side} | {' | '.join(cells)} |", flush=True)
-    return log, max(differences.values()) <= TOLERANCE
+    good = max(differences.values()) <= TOLERANCE and "warning" not in log
+    if not good:
+        print(log)
+    return good
 
 
 def numbers_of(answer):
@@ -129,18 +132,22 @@ def numbers_of(answer):
     return numpy.array(found, dtype=numpy.float64)
 
 
-def main():
-    convnet, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] or SMALL
+def check_nets(heading, small, all_nets, check_net):
+    """Prints the heading of a table, and calls check_net(convnet, name, folder), which adds a row, for the nets that the command line
+    names. Exits with the names of those for which it returns false."""
+    convnet, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] or small
+    print(heading)
     wrong = []
-    print(f"| net | images | {' | '.join(' and '.join(pair) for pair in PAIRS)} |\n|---|---|---|---|---|")
-    for name in ALL if names == ["--all"] else names:
+    for name in all_nets if names == ["--all"] else names:
         with tempfile.TemporaryDirectory() as folder:
-            log, good = check(convnet, name, pathlib.Path(folder))
-            if not good or "warning" in log:
-                print(log)
+            if not check_net(convnet, name, pathlib.Path(folder)):
                 wrong.append(name)
     if wrong:
         sys.exit("differ: " + ", ".join(wrong))
+
+
+def main():
+    check_nets(f"| net | images | {' | '.join(' and '.join(pair) for pair in PAIRS)} |\n|---|---|---|---|---|", SMALL, ALL, check)
 
 
 if __name__ == "__main__":

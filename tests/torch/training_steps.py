@@ -22,12 +22,9 @@ Exit code 77 (ctest: skipped) where PyTorch or torchvision is missing.
 
 import copy
 import csv
-import pathlib
 import shutil
-import sys
-import tempfile
 
-from ready_nets import ALL, CLASSES, FULL_SIZE, model_of, numpy, run, torch, torchvision, write_safetensors
+from ready_nets import ALL, CLASSES, FULL_SIZE, check_nets, model_of, numpy, run, torch, torchvision, write_safetensors
 
 STEPS, RATES, MOMENTUM, DECAY = 5, (1e-3, 1e-4, 1e-5, 1e-6), 0.9, 5e-4
 BRANCHES = 0.2
@@ -136,16 +133,8 @@ def check(convnet, name, folder):
 
 
 def main():
-    convnet, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] or SMALL
-    print("| net | rate | costs of the five steps | of the last by training | convnet differs in the first by | in any by | PyTorch in single precision by | from nudged weights by |\n"
-          "|---|---|---|---|---|---|---|---|")
-    wrong = []
-    for name in ALL if names == ["--all"] else names:
-        with tempfile.TemporaryDirectory() as folder:
-            if not check(convnet, name, pathlib.Path(folder)):
-                wrong.append(name)
-    if wrong:
-        sys.exit("differ: " + ", ".join(wrong))
+    check_nets("| net | rate | costs of the five steps | of the last by training | convnet differs in the first by | in any by | PyTorch in single precision by | from nudged weights by |\n"
+               "|---|---|---|---|---|---|---|---|", SMALL, ALL, check)
 
 
 if __name__ == "__main__":
