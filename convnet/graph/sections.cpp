@@ -498,6 +498,9 @@ class SectionReader {
   void check_users() {
     // A user that is itself wrong was reported already, perhaps because it misspells the name.
     const std::set<std::string> wrong = wrong_inputs();
+    // Templates can repeat a wrong name thousands of times. Unused layers are then what follows from it.
+    constexpr std::size_t kMostCompared = 100;
+    if (wrong.size() > kMostCompared) return;
     std::set<std::string> meant;
     const std::vector<std::string> sections = section_names();
     for (const std::string& name : wrong) meant.insert(nearest(name, sections, typing_edits(name)));
