@@ -1,4 +1,4 @@
-// `convnet import` makes the files of a net and a checkpoint of an ONNX model.
+// `convnet import` makes the files of a net and a checkpoint of an ONNX model, or of a net of Darknet.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/config/text.h"
+#include "convnet/onnx_import/darknet.h"
 #include "convnet/onnx_import/import.h"
 
 namespace convnet {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 struct ImportCommandOptions {
   static constexpr OptionGroup group = OptionGroup::output;
-  std::string definition, parameters, checkpoint, output, input_dims;
+  std::string definition, parameters, checkpoint, weights, output, input_dims;
   PixelForm pixels = PixelForm::automatic;
   ImportedData data = ImportedData::automatic;
 };
@@ -31,11 +32,11 @@ OptionSpec unsaved(OptionSpec spec) {
 
 const OptionTable<ImportCommandOptions>& options_of_import() {
   static const auto table = OptionTable<ImportCommandOptions>().add({
-      of_output(
-          unsaved_option("layer-def", &ImportCommandOptions::definition,
-                         {.fallback = "",
-                          .unit = "file",
-                          .doc = "layer definition file to write; if not given, NAME.cfg for NAME.onnx"})),
+      of_output(unsaved_option("layer-def", &ImportCommandOptions::definition,
+                               {.fallback = "",
+                                .unit = "file",
+                                .doc = "layer definition file to write; if not given, NAME.cfg for "
+                                       "NAME.onnx, NAME-net.cfg for NAME.cfg"})),
       of_output(unsaved_option(
           "layer-params", &ImportCommandOptions::parameters,
           {.fallback = "", .unit = "file", .doc = "parameter file to write; if not given, NAME-params.cfg"})),
@@ -43,6 +44,10 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
                                {.fallback = "",
                                 .unit = "folder",
                                 .doc = "folder for a checkpoint with the weights; if not given, NAME"})),
+      unsaved_option("weights", &ImportCommandOptions::weights,
+                     {.fallback = "",
+                      .unit = "file",
+                      .doc = "weights of a net of Darknet; if not given, NAME.weights beside NAME.cfg"}),
       unsaved_option(
           "output", &ImportCommandOptions::output,
           {.fallback = "",
@@ -54,19 +59,19 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
                       .unit = "dims",
                       .doc = "dims of an image, like 3x224x224, in the model's order, where the file leaves "
                              "them open"}),
-      unsaved(
-          choice_option("pixels", &ImportCommandOptions::pixels,
-                        {{"auto", PixelForm::automatic},
-                         {"raw", PixelForm::raw},
-                         {"unit", PixelForm::unit},
-                         {"symmetric", PixelForm::symmetric},
-                         {"imagenet", PixelForm::imagenet},
-                         {"floats", PixelForm::floats}},
-                        {.fallback = "auto",
-                         .doc = "the numbers that the model takes as pixels: raw, 0 to 255; unit, 0 to 1; "
-                                "symmetric, -1 to 1; imagenet, 0 to 1 normalised as torchvision does; "
-                                "floats, those of a float32 array; auto: as the file says, else imagenet "
-                                "for 3 channels and unit for 1"})),
+      unsaved(choice_option(
+          "pixels", &ImportCommandOptions::pixels,
+          {{"auto", PixelForm::automatic},
+           {"raw", PixelForm::raw},
+           {"unit", PixelForm::unit},
+           {"symmetric", PixelForm::symmetric},
+           {"imagenet", PixelForm::imagenet},
+           {"floats", PixelForm::floats}},
+          {.fallback = "auto",
+           .doc = "the numbers that the model takes as pixels: raw, 0 to 255; unit, 0 to 1; "
+                  "symmetric, -1 to 1; imagenet, 0 to 1 normalised as torchvision does; "
+                  "floats, those of a float32 array; auto: as the file says, unit for Darknet's "
+                  "nets and for 1 channel, imagenet for other ones of 3 channels"})),
       unsaved(choice_option(
           "data-provider", &ImportCommandOptions::data,
           {{"auto", ImportedData::automatic}, {"image", ImportedData::photos}, {"npy", ImportedData::arrays}},
@@ -147,6 +152,27 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
       shell_word(asked.checkpoint), options);
 }
 
+/// Reads the model that the command names. `weights` are those of a net of Darknet; "" chooses them.
+SourceModel read_model(const std::string& file, std::string weights) {
+  if (file.ends_with(".weights"))
+    throw InputError(
+        fmt::format("{}: the net of these weights is described by a .cfg; type convnet import {}.cfg "
+                    "--weights {}",
+                    file, shell_word(fs::path(file).replace_extension().string()), shell_word(file)));
+  if (!file.ends_with(".cfg")) {
+    if (!weights.empty()) throw InputError("--weights is for nets of Darknet, whose names end in .cfg");
+    return read_source_model(file);
+  }
+  if (weights.empty()) {
+    weights = fs::path(file).replace_extension(".weights").string();
+    std::error_code none;
+    if (!fs::exists(weights, none))
+      throw InputError(
+          fmt::format("{}: its weights are not in {}; --weights names their file", file, weights));
+  }
+  return read_darknet_model(file, weights);
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& import_command_options() { return options_of_import().specs(); }
@@ -157,8 +183,10 @@ void import_command(const std::vector<std::string>& args) {
       options_of_import().parse(parse_command_line(import_command_options(), options));
   if (named.size() != 1)
     throw InputError(
-        "usage: convnet import FILE.onnx [--layer-def FILE] [--layer-params FILE] [--checkpoint FOLDER]");
-  const std::string name = fs::path(named[0]).stem().string();
+        "usage: convnet import FILE.onnx|FILE.cfg [--weights FILE.weights] [--layer-def FILE] "
+        "[--layer-params FILE] [--checkpoint FOLDER]");
+  std::string name = fs::path(named[0]).stem().string();
+  if (named[0].ends_with(".cfg")) name += "-net";  // so that Darknet's file stays
   if (asked.definition.empty()) asked.definition = name + ".cfg";
   if (asked.parameters.empty()) {
     const std::string& definition = asked.definition;
@@ -172,7 +200,7 @@ void import_command(const std::vector<std::string>& args) {
   how.data = asked.data;
   ImportedModel model;
   {
-    const SourceModel source = read_source_model(named[0]);
+    const SourceModel source = read_model(named[0], asked.weights);
     check_outputs({{"--layer-def", asked.definition, "the net is to be written to", kBegins},
                    {"--layer-params", asked.parameters, "the parameters are to be written to", kBegins}},
                   {named[0]});

@@ -15,6 +15,7 @@
 #include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/graph.h"
+#include "convnet/onnx_import/darknet.h"
 #include "providers/image.h"
 
 namespace convnet {
@@ -71,7 +72,8 @@ PixelForm chosen_pixels(const SourceModel& model, const ImportOptions& options, 
   }
   const std::string said = entry(model, "input_numbers");
   if (said.starts_with("pixels")) return PixelForm::raw;
-  if (images && entry(model, "author") == "Ultralytics") return PixelForm::unit;
+  if (images && (entry(model, "author") == "Ultralytics" || model.producer == kDarknet))
+    return PixelForm::unit;
   if (said.starts_with("float32") || !images) return PixelForm::floats;
   return image[0] == 3 ? PixelForm::imagenet : PixelForm::unit;
 }

@@ -17,7 +17,8 @@ namespace convnet {
 
 /// The numbers that a model takes as pixels.
 enum class PixelForm {
-  automatic,  ///< as the model's metadata say, or else imagenet for colours, and unit for grey
+  automatic,  ///< as the model's metadata say, or else unit for Darknet's and for grey, imagenet for
+              ///< other colours
   raw,        ///< 0 to 255
   unit,       ///< 0 to 1
   symmetric,  ///< -1 to 1
