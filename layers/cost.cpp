@@ -133,8 +133,15 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
   const LayerInput& labels = source.inputs[0];
   const LayerInput& probs = source.inputs[1];
   if (labels.classes == 0) {
-    source.error("inputs", "the first input must be labels, a data layer with dataIdx=1; '" + labels.name +
-                               "' is of type '" + labels.type + "'");
+    const bool numbers = labels.type == "data" && !labels.shape.image;
+    source.error("inputs",
+                 numbers
+                     ? "needs classes, but '" + labels.name +
+                           "' holds numbers, for a regression; a net for numbers ends in cost.sum2 of the "
+                           "difference (docs/data.md, Several tags, or numbers), and nets that come with "
+                           "convnet (--layer-def resnet18) get such an end by themselves"
+                     : "the first input must be labels, a data layer with dataIdx=1; '" + labels.name +
+                           "' is of type '" + labels.type + "'");
     return nullptr;
   }
   if (!reads_softmax(source)) return nullptr;

@@ -34,6 +34,7 @@ class FileSource final : public ImageSource {
     const Dims& whole = cropped ? images.stored : images.dims;
     if (whole.size() == 3) info_.image_size = static_cast<int>(whole[1]);
     if (labels.type == DataType::f32) {
+      info_.number_names = labels.class_names;
       info_.number_names.resize(static_cast<std::size_t>(element_count(labels.dims)));
     } else {
       info_.classes = labels.classes;

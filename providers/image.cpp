@@ -32,7 +32,7 @@ std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions
   std::vector<MatrixInfo> matrices = {{"data", {options.channels(), side, side}, type, 0}};
   if (info.number_names.empty()) {
     matrices.push_back({"labels", {1}, DataType::s32, info.classes, escape_non_utf8(info.class_names)});
-    matrices.push_back({"multi-hot labels", {info.classes}, DataType::f32, 0});
+    matrices.push_back({info.has_tags ? kTagsMatrix : "multi-hot labels", {info.classes}, DataType::f32, 0});
   } else {
     matrices.push_back(
         {"numbers", {std::ssize(info.number_names)}, DataType::f32, 0, escape_non_utf8(info.number_names)});

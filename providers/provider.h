@@ -140,6 +140,12 @@ enum class Flip {
 /// the table looks.
 enum class LabelKind { automatic, classes, tags, numbers };
 
+/// The name of matrix 2 if it holds tags: an image has any number of them, and matrix 1 is one of them.
+inline constexpr const char* kTagsMatrix = "tags";
+
+/// Returns the kind of labels that a data set of these matrices has; never automatic.
+LabelKind label_kind(const std::vector<MatrixInfo>& matrices);
+
 /// Options of every provider of images (crop.h, augment.h).
 struct ImageOptions {
   int inner_size = 0;      ///< side of the square that is cropped, pixels; 0: the whole image

@@ -60,6 +60,17 @@ std::string argument_hint(const std::string& word, const std::vector<std::string
     return "--layer-def names the file of the layers, --layer-params that of their learning parameters";
   if (takes("--data-path") && (is_folder(word) || is_tar(word)))
     return "a data set is given with --data-path " + path;
+  std::error_code error;
+  if (takes("--data-path") && !word.starts_with('-') && !fs::exists(word, error)) {
+    // A folder with a name like this one may be meant.
+    std::vector<std::string> folders;
+    const fs::path parent = fs::path(word).parent_path();
+    constexpr std::size_t kMost = 1000;
+    fs::directory_iterator at(parent.empty() ? "." : parent, error);
+    for (const fs::directory_iterator end; !error && at != end && folders.size() < kMost; at.increment(error))
+      if (is_folder(at->path().string())) folders.push_back((parent / at->path().filename()).string());
+    return "there is no such file or folder" + did_you_mean(word, folders);
+  }
   return "--help lists what there is";
 }
 

@@ -166,6 +166,8 @@ SourceModel read_model(const std::string& file, std::string weights) {
   if (weights.empty()) {
     weights = fs::path(file).replace_extension(".weights").string();
     std::error_code none;
+    if (!fs::exists(weights, none) && read_whole_file(file).find("[net") == std::string::npos)
+      throw InputError(file + ": is no net of Darknet, which begins with [net], and no ONNX model");
     if (!fs::exists(weights, none))
       throw InputError(
           fmt::format("{}: its weights are not in {}; --weights names their file", file, weights));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -203,9 +204,12 @@ void place_command(const std::vector<std::string>& args) {
     options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
-  const NetFiles files = read_net_files(options.files, diagnostics);
-  diagnostics.throw_if_errors();
   const auto provider = open_provider(options.data, options.step.seed);
+  const std::optional<BatchSplit> split = provider->split();
+  LabelFit labels;
+  if (split && is_ready_net(options.files)) labels = label_fit(*provider, split->train);
+  const NetFiles files = read_net_files(options.files, labels, diagnostics);
+  diagnostics.throw_if_errors();
   const auto limit = static_cast<std::int64_t>(options.memory_limit * kMebibyte);
   const PlacementAnswer answer = find_placements(files, *provider, options.files, options.devices,
                                                  options.step, predictor, {limit, options.exhaustive});

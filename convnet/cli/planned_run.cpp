@@ -29,8 +29,10 @@ RequestedRun planned_run(const TrainingLine& line) {
   return run;
 }
 
-bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
-  read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
+namespace {
+
+/// Opens the data set. Returns whether its batches are known.
+bool open_planned_data(RequestedRun& run) {
   DataOptions& data = run.options.data;
   const bool names_data =
       run.given.contains("data-provider") || run.given.contains("data-path") || names_ranges(run.given);
@@ -57,8 +59,6 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   return true;
 }
 
-namespace {
-
 /// Returns the memory of `model`, or if it is null what is free on this machine.
 MachineMemory memory_for_plans(const DeviceOptions& devices, const Graph& graph, const Predictor* model) {
   if (model != nullptr) return model->memory(devices);
@@ -73,6 +73,14 @@ MachineMemory memory_for_plans(const DeviceOptions& devices, const Graph& graph,
 }
 
 }  // namespace
+
+bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
+  const bool data_first = needs_data_first(run);
+  bool knows_batches = data_first && open_planned_data(run);
+  read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
+  if (!data_first) knows_batches = open_planned_data(run);
+  return knows_batches;
+}
 
 Graph graph_of(RequestedRun& run, bool knows_batches, const DeviceOptions& devices,
                const std::function<Predictor&()>& predictor, const Predictor* model, std::string& found,

@@ -79,6 +79,9 @@ void PredictionPrinter::print_line(const Prediction& p) {
   if (prints_classes()) {
     for (const std::size_t c : best_outputs(p.outputs[0], top_))
       line += fmt::format(" {} {:.1f}%", answer_.class_names[c], 100 * p.outputs[0][c]);
+  } else if (!answer_.number_names.empty()) {
+    for (std::size_t k = 0; k < answer_.number_names.size(); ++k)
+      line += fmt::format(" {} {:.5g}", answer_.number_names[k], p.outputs[0][k]);
   } else {
     for (std::size_t i = 0; i < p.outputs.size(); ++i)
       line += (i == 0 ? " " : "  ") + numbers_text(answer_.layers[i], p.outputs[i]);
@@ -94,7 +97,9 @@ void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes)
   } else {
     for (std::size_t i = 0; i < sizes.size(); ++i)
       for (std::int64_t k = 0; k < sizes[i]; ++k)
-        line += "," + csv_field(fmt::format("{}[{}]", answer_.layers[i], k));
+        line +=
+            "," + csv_field(answer_.number_names.empty() ? fmt::format("{}[{}]", answer_.layers[i], k)
+                                                         : answer_.number_names[static_cast<std::size_t>(k)]);
   }
   fmt::print(out_, "{}\n", line);
 }
@@ -122,6 +127,8 @@ void PredictionPrinter::print_json(const Prediction& p) {
           {{"class", answer_.class_names[c]}, {"index", c}, {"probability", p.outputs[0][c]}});
   } else {
     for (std::size_t i = 0; i < p.outputs.size(); ++i) file["outputs"][answer_.layers[i]] = p.outputs[i];
+    for (std::size_t k = 0; k < answer_.number_names.size(); ++k)
+      file["numbers"][answer_.number_names[k]] = p.outputs[0][k];
   }
   // The text of the element lies four blanks deep in that of the object.
   std::string text = json_text(file);

@@ -127,6 +127,31 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
   return of_lines(file.path, lines);
 }
 
+IniFile with_section(const IniFile& file, const std::string& section, const std::string& text,
+                     Diagnostics& diagnostics) {
+  if (file.find(section) != nullptr && !find_lines(file, section, "").is_plain) {
+    const IniFile flat = without_templates(file);
+    if (flat.text != file.text) return with_section(flat, section, text, diagnostics);
+  }
+  Diagnostics known;
+  const RawFile raw = read_lines(without_byte_order_mark(file.text), nullptr, known);
+  std::vector<std::string> lines = lines_of(file.text);
+  for (const RawSection& one : raw.sections) {
+    if (one.section.name != section) continue;
+    // From the last part on, so that the lines before keep their numbers.
+    for (std::size_t i = one.parts.size(); i-- > 0;) {
+      const auto [first, last] = one.parts[i];
+      const std::size_t begin = static_cast<std::size_t>(first) - 1;
+      const std::size_t end =
+          std::max<std::size_t>(begin + 1, end_of_value(lines, static_cast<std::size_t>(last) - 1));
+      lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(begin),
+                  lines.begin() + static_cast<std::ptrdiff_t>(end));
+      if (i == 0 && !text.empty()) lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(begin), text);
+    }
+  }
+  return of_lines(file.path, lines, diagnostics);
+}
+
 IniFile without_key(const IniFile& file, const std::string& section, const std::string& key) {
   const IniSection* in = file.find_or_default(section);
   const IniValue* value = in == nullptr ? nullptr : in->find(key);

@@ -25,6 +25,11 @@ bool has_own_key(const IniFile& file, const std::string& section, const std::str
 IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
                    const std::string& text, Diagnostics& diagnostics);
 
+/// Returns the file with `text`, lines of any sections or none, in place of the lines of a section. Comments
+/// above the section's header stay. All that is wrong with the new file is reported.
+IniFile with_section(const IniFile& file, const std::string& section, const std::string& text,
+                     Diagnostics& diagnostics);
+
 /// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
 /// lines that continue it. Returns the file unchanged if there is no such key.
 IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);

@@ -100,6 +100,12 @@ std::string installed_nets() {
   return "";
 }
 
+bool is_installed(const std::string& file) {
+  const std::string nets = installed_nets();
+  std::error_code none;
+  return !nets.empty() && fs::equivalent(fs::path(file).parent_path(), nets, none);
+}
+
 std::vector<std::string> installed_net_files(CfgFile which) {
   std::vector<std::string> names;
   const std::string nets = installed_nets();

@@ -22,6 +22,9 @@ std::string find_net_file(const std::string& folder, const std::string& name, Cf
 /// program's file, or configs of the source tree that the program was built in. "" if there is neither.
 std::string installed_nets();
 
+/// Returns whether a file lies in that folder.
+bool is_installed(const std::string& file);
+
 /// Gives options that name a net in installed_nets(), but no parameters, those of the net. Throws InputError
 /// if there is no such file or net, but one whose name is near.
 void add_parameters(OptionTexts& texts);

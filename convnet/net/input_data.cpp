@@ -26,31 +26,38 @@ std::vector<std::size_t> label_matrices(const Graph& graph) {
 }
 
 /// Throws InputError for an image without a class (-1), or one that is mixed with such an image: costs of
-/// classes cannot leave out an image. `views` is the number of rows of an image.
-void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views) {
+/// classes cannot leave out an image. `views` is the number of rows of an image, `kind` that of the data
+/// set's labels.
+void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views,
+                    LabelKind kind) {
   const auto* const labels = reinterpret_cast<const std::int32_t*>(data.matrices[matrix].data());
   const std::size_t count = data.matrices[matrix].size() / sizeof(std::int32_t);
   const std::int32_t* const bare = std::find_if(labels, labels + count, [](std::int32_t l) { return l < 0; });
   if (bare == labels + count) return;
   const std::int64_t at = bare - labels, values = static_cast<std::int64_t>(count) / data.images;
+  const bool tags = kind == LabelKind::tags;
   throw InputError(fmt::format(
-      "batch {}: image {} (counted from 0){} has no label, but the net reads labels (dataIdx={}); "
-      "dataIdx=2 has a number for every class",
-      request.batch, data.first + at / values / views,
-      at % values > 0 ? ", or the one that it is mixed with," : "", matrix));
+      "batch {}: image {} (counted from 0){} has no {}, but the net reads {} (dataIdx={}); {}", request.batch,
+      data.first + at / values / views, at % values > 0 ? ", or the one that it is mixed with," : "",
+      tags ? "tag" : "label", tags ? "one of each image" : "labels", matrix,
+      tags ? "a net for tags reads dataIdx=2, and ends in logistic outputs and cost.bce (docs/data.md, "
+             "Several "
+             "tags); nets that come with convnet (--layer-def resnet18; convnet nets lists them) get such an "
+             "end by themselves"
+           : "dataIdx=2 has a number for every class"));
 }
 
 /// A piece whose labels are checked when it is complete.
 class CheckedPiece final : public PieceInProgress {
  public:
   CheckedPiece(std::unique_ptr<PieceInProgress> piece, const LoadRequest& request,
-               std::vector<std::size_t> labels, int views)
-      : piece_(std::move(piece)), request_(request), labels_(std::move(labels)), views_(views) {}
+               std::vector<std::size_t> labels, int views, LabelKind kind)
+      : piece_(std::move(piece)), request_(request), labels_(std::move(labels)), views_(views), kind_(kind) {}
   bool last() const override { return piece_->last(); }
   bool done() const override { return piece_->done(); }
   std::shared_ptr<const DataBatch> wait() override {
     std::shared_ptr<const DataBatch> data = piece_->wait();
-    for (const std::size_t m : labels_) check_labelled(*data, m, request_, views_);
+    for (const std::size_t m : labels_) check_labelled(*data, m, request_, views_, kind_);
     return data;
   }
 
@@ -59,6 +66,7 @@ class CheckedPiece final : public PieceInProgress {
   const LoadRequest request_;
   const std::vector<std::size_t> labels_;
   const int views_;
+  const LabelKind kind_;
 };
 
 }  // namespace
@@ -77,7 +85,8 @@ Prefetcher::Begin make_loader(const std::shared_ptr<const Provider>& provider,
   const auto kept = std::make_shared<const PixelStatistics>(statistics);
   return [provider, kept, labels = label_matrices(graph)](const LoadRequest& r) {
     return std::make_unique<CheckedPiece>(provider->begin(r, *kept), r, labels,
-                                          r.epoch == 0 ? provider->views() : 1);
+                                          r.epoch == 0 ? provider->views() : 1,
+                                          label_kind(provider->matrices()));
   };
 }
 

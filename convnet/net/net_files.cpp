@@ -61,12 +61,28 @@ void check_not_swapped(const NetFileOptions& options, const NetFiles& files) {
 
 }  // namespace
 
-IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics) {
-  return read_net_file(options, options.layer_params, CfgFile::parameters, diagnostics);
+bool is_ready_net(const NetFileOptions& options) {
+  const std::string as_typed = (std::filesystem::path(options.layer_path) / options.layer_def).string();
+  return !options.layer_def.empty() && definition_file(options) != as_typed &&
+         is_installed(definition_file(options));
 }
 
-IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics) {
+IniFile read_parameters(const NetFileOptions& options, const IniFile& definition, Diagnostics& diagnostics) {
+  IniFile parameters = read_net_file(options, options.layer_params, CfgFile::parameters, diagnostics);
+  if (is_installed(parameters.path)) fit_parameters(parameters, definition);
+  return parameters;
+}
+
+IniFile read_definition(const NetFileOptions& options, const LabelFit& labels, Diagnostics& diagnostics) {
   IniFile definition = read_net_file(options, options.layer_def, CfgFile::definition, diagnostics);
+  if (is_ready_net(options)) {
+    if (const std::string end = fit_definition(definition, labels); !end.empty())
+      diagnostics.note(
+          fmt::format("Note: the data set has {}, so the net ends in {}, in place of softmax and "
+                      "cost.logreg",
+                      labels.kind == LabelKind::tags ? "tags" : "numbers", end));
+    if (!labels.warning.empty()) diagnostics.note(labels.warning);
+  }
   convert_definition(definition, options, diagnostics);
   return definition;
 }
@@ -86,8 +102,9 @@ std::vector<std::string> layer_files(const NetFileOptions& options) {
   return files;
 }
 
-NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
-  NetFiles files = {read_definition(options, diagnostics), read_parameters(options, diagnostics)};
+NetFiles read_net_files(const NetFileOptions& options, const LabelFit& labels, Diagnostics& diagnostics) {
+  NetFiles files = {read_definition(options, labels, diagnostics), {}};
+  files.parameters = read_parameters(options, files.definition, diagnostics);
   // Without one of the files, every further error would only follow from that.
   if (files.definition.text.empty() || files.parameters.text.empty()) diagnostics.throw_if_errors();
   check_not_swapped(options, files);

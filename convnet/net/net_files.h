@@ -8,6 +8,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
+#include "convnet/net/fit_labels.h"
 #include "convnet/net/options.h"
 #include "convnet/plan/plan_set.h"
 
@@ -18,17 +19,22 @@ struct NetFiles {
   IniFile definition, parameters;
 };
 
+/// Returns whether the options name a definition that comes with the program, by its name and not by a path.
+/// Such a net ends as the labels of the data set need it (fit_labels.h).
+bool is_ready_net(const NetFileOptions& options);
+
 /// Reads both files, which find_net_file() finds, converts the definition and gives keys other values as the
-/// options say. Errors go to `diagnostics`, and a note on each file that has another path than the option
-/// says. Throws InputError if one of the files cannot be read.
-NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// options say. A ready net gets the end that `labels` needs. Errors go to `diagnostics`, and a note on each
+/// file that has another path than the option says, and on another end. Throws InputError if one of the files
+/// cannot be read.
+NetFiles read_net_files(const NetFileOptions& options, const LabelFit& labels, Diagnostics& diagnostics);
 /// Parses the files as a checkpoint has them; their paths begin with its name, because the files at the
 /// original paths may have changed since.
 NetFiles stored_files(const Checkpoint& checkpoint, Diagnostics& diagnostics);
-/// Reads the definition file alone, and converts it.
-IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Reads the parameter file alone.
-IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the definition file alone, fits and converts it.
+IniFile read_definition(const NetFileOptions& options, const LabelFit& labels, Diagnostics& diagnostics);
+/// Reads the parameter file alone, for a net with this definition.
+IniFile read_parameters(const NetFileOptions& options, const IniFile& definition, Diagnostics& diagnostics);
 /// Returns the paths of these files.
 std::string definition_file(const NetFileOptions& options);
 std::string parameter_file(const NetFileOptions& options);

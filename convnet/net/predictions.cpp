@@ -89,6 +89,10 @@ Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices)
   }
   if (const auto [cost, layer] = first_comparison(graph); cost != nullptr) {
     const std::int64_t outputs = layer->layer->output.size();
+    // A data set whose labels are numbers names each of them.
+    const bool numbers =
+        label_kind(matrices) == LabelKind::numbers && std::ssize(matrices[1].class_names) == outputs;
+    if (numbers) return {{layer->section}, {}, names_of_outputs({matrices[1]}, outputs)};
     if (!has_names(matrices, *cost, outputs)) return {{layer->section}, {}};
     return {{layer->section}, names_of_outputs(matrices, outputs)};
   }

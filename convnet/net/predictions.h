@@ -44,6 +44,8 @@ struct Answer {
   std::vector<std::string> layers;  ///< as OutputReader takes them
   /// Printable names of the classes, by output, if the only layer has a probability for each; else empty.
   std::vector<std::string> class_names;
+  /// Printable names of the numbers of a regression, by output, if the data set names them; else empty.
+  std::vector<std::string> number_names = {};
 };
 
 /// Finds the answer that `layers`, the comma list of --output, asks for. If it is empty, that is the softmax

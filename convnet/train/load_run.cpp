@@ -88,8 +88,12 @@ std::string choose_defaults(LoadedRun& run) {
   constexpr int kEpochs = 90;  // as many as PyTorch's example for ImageNet
   TrainOptions& options = run.options;
   // A command line that names only a net and its data leaves the rest to the program.
-  if (run.by_name && !run.texts.contains("keep-best"))
-    options.checkpoints.keep_best = find_watched_cost("", run.graph).layer;
+  if (run.by_name && !run.texts.contains("keep-best")) {
+    std::string& watched = options.checkpoints.keep_best;
+    watched = find_watched_cost("", run.graph).layer;
+    // Where most images lack most tags, few outputs are wrong of a net that has learned nothing.
+    if (run.graph.find(watched)->layer->facts.cost->labels == CostLabels::numbers) watched += ".cost";
+  }
   const std::string comparing = compares_tests(options);
   const bool files = run.provider->reads_files(), each_epoch = files || !comparing.empty();
   std::vector<std::string> chosen;
@@ -98,6 +102,13 @@ std::string choose_defaults(LoadedRun& run) {
   };
   if (run.by_name && run.texts.try_emplace("keep-best", options.checkpoints.keep_best).second)
     chosen.push_back("--keep-best " + options.checkpoints.keep_best);
+  // A cost of squares has gradients of any length, and rates are made for costs of probabilities.
+  constexpr int kClipNorm = 1;
+  if (run.by_name && label_kind(run.provider->matrices()) == LabelKind::numbers &&
+      choose("clip-norm", kClipNorm)) {
+    options.step.clip_norm = kClipNorm;
+    chosen.push_back(fmt::format("--clip-norm {}", kClipNorm));
+  }
   if ((files || run.by_name) && choose("epochs", kEpochs)) {
     options.epochs = kEpochs;
     chosen.push_back(fmt::format("--epochs {}", kEpochs));
@@ -266,6 +277,17 @@ void choose_mini(LoadedRun& run, Processes* processes) {
   add_note(run.notes, note);
 }
 
+/// Chooses the minibatch of a run that names only a net and its data. An epoch of few images has several
+/// steps then.
+void choose_small_mini(LoadedRun& run) {
+  if (!run.by_name || run.checkpoint || run.texts.contains("mini")) return;
+  constexpr int kFewest = 16, kSteps = 20;
+  int& mini = run.options.step.mini;
+  while (mini > kFewest && run.train_images < std::int64_t{kSteps} * mini) mini /= 2;
+  if (!run.texts.try_emplace("mini", std::to_string(mini)).second) return;
+  add_note(run.notes, fmt::format("Not given, and chosen for {} images: --mini {}", run.train_images, mini));
+}
+
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
 /// Measures weights of classes that the data set decides.
 void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
@@ -345,6 +367,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   }
 
   Diagnostics diagnostics;
+  const bool data_first = needs_data_first(run);
+  if (data_first) load_data(run);
   const std::optional<IniFile> unconverted = read_files(
       run,
       // The net is tested as it was trained, and the file may already be that of a later run.
@@ -353,7 +377,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (!run.options.files.set.empty())
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
-  load_data(run);
+  if (!data_first) load_data(run);
+  choose_small_mini(run);
   make_graph(run, processes, diagnostics);
   if (run.options.trains()) choose_tests(run);
   run.saved_options = saved_of(run.texts);

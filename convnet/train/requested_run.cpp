@@ -14,6 +14,7 @@
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/find_net.h"
+#include "convnet/net/fit_labels.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/plan/timeline.h"
@@ -164,10 +165,17 @@ void check_outputs_of(const RequestedRun& run) {
 }
 
 /// Returns whether a file of the net, with the keys that --set gave the checkpoint's run, has another text
-/// than the checkpoint has.
+/// than the checkpoint has. A file that comes with the program is fitted to labels as the checkpoint's is.
 bool has_changed(IniFile file, CfgFile which, const Checkpoint& checkpoint) {
   Diagnostics ignored;
   const bool is_definition = which == CfgFile::definition;
+  if (is_installed(file.path)) {
+    const IniFile saved = parse_ini("", checkpoint.definition_text, ignored);
+    if (is_definition)
+      fit_definition(file, label_fit(saved));
+    else
+      fit_parameters(file, saved);
+  }
   const std::string& other_text = is_definition ? checkpoint.parameters_text : checkpoint.definition_text;
   IniFile other = parse_ini("", other_text, ignored);
   apply_settings(net_file_options().parse(checkpoint.options).set, is_definition ? file : other,
@@ -203,7 +211,7 @@ std::string parameter_file_of(const Checkpoint& checkpoint, const NetFileOptions
 /// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
 /// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
 IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
-                       std::string& notes, Diagnostics& diagnostics) {
+                       const IniFile& definition, std::string& notes, Diagnostics& diagnostics) {
   const std::string file = given ? parameter_file(options) : parameter_file_of(checkpoint, options);
   std::error_code error;
   if (!given && !std::filesystem::exists(file, error)) {
@@ -216,7 +224,7 @@ IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& optio
   NetFileOptions found = options;
   if (!given) found.layer_path.clear();
   if (!given) found.layer_params = file;
-  IniFile now = read_parameters(found, diagnostics);
+  IniFile now = read_parameters(found, definition, diagnostics);
   const bool changed = has_changed(now, CfgFile::parameters, checkpoint);
   add_note(notes, "The learning parameters are those of " + file +
                       (changed ? ", which has changed since " + checkpoint.file : ""));
@@ -278,10 +286,14 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   if (processes == nullptr || processes->rank() == 0) check_outputs_of(run);
 }
 
+bool needs_data_first(const RequestedRun& run) { return !run.checkpoint && is_ready_net(run.options.files); }
+
 std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwise, Diagnostics& diagnostics) {
   const NetFileOptions& options = run.options.files;
   if (!run.checkpoint) {
-    run.files = read_net_files(options, diagnostics);
+    run.files = read_net_files(
+        options, run.provider ? label_fit(*run.provider, run.options.data.train_range) : LabelFit(),
+        diagnostics);
     return std::nullopt;
   }
   // Training takes the learning parameters on disk now; the definition is the checkpoint's, which was checked
@@ -295,7 +307,7 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
   add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
                                        : note_of_unused(run.checkpoint->definition_path, CfgFile::definition,
                                                         "The net is that of ", *run.checkpoint));
-  run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
+  run.files.definition = definition_given ? read_definition(options, label_fit(saved), diagnostics) : saved;
   const bool parameters_given = run.given.contains("layer-params") || run.given.contains("layer-path");
   const bool ends_settings = run.given.contains(kSetOption) && options.set.empty();
   if (ends_settings && !definition_given) add_note(run.notes, note_of_kept_settings(*run.checkpoint, saved));
@@ -307,7 +319,8 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
     run.files.parameters =
         parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);
   } else {
-    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
+    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.files.definition,
+                                          run.notes, diagnostics);
   }
   // Without one of the files, every further error would only follow from that.
   if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();

@@ -37,6 +37,10 @@ enum class ParametersNotGiven {
   as_in_checkpoint  ///< those that the checkpoint has
 };
 
+/// Returns whether the data set must be opened before the net's files are read, because a new run has a net
+/// that comes with the program, which ends as the labels need it.
+bool needs_data_first(const RequestedRun& run);
+
 /// Reads the net's files into `run.files`, and notes for a resumed run whether they or the checkpoint are
 /// used. Returns the checkpoint's definition as it was before --conv-to-local or --unshare-weights changed
 /// it, or nullopt if nothing did. Throws InputError if a file cannot be read, or if it has another net than

@@ -1,5 +1,6 @@
 // Photos whose table gives them tags or numbers, and even draws of classes.
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -178,7 +179,7 @@ TEST_CASE("photos with numbers train a regression, and predict prints its number
   const std::string predicted =
       run_well({"predict", photos.folder / "run", photos.photo(0), photos.photo(1), "--csv", "1"}).out;
   INFO(predicted);
-  CHECK(predicted.starts_with("file,fc[0],fc[1]\n"));
+  CHECK(predicted.starts_with("file,x,y\n"));
   CHECK(std::count(predicted.begin(), predicted.end(), '\n') == 3);
   check_refused({"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
                  photos.folder / "labels.csv"},
@@ -187,6 +188,141 @@ TEST_CASE("photos with numbers train a regression, and predict prints its number
   CHECK(even.code == 2);
   CHECK(even.err.find("--balance 1 draws classes evenly, and the table of --labels holds numbers") !=
         std::string::npos);
+}
+
+/// The command line of a run with a net that comes with the program.
+Args with_ready_net(const TaggedPhotos& photos, const std::string& table, const Args& more = {}) {
+  write_file(photos.folder / "labels.csv", table);
+  return Args{"train",        photos.folder / "photos",
+              "--layer-def",  "small",
+              "--labels",     photos.folder / "labels.csv",
+              "--image-size", "20",
+              "--inner-size", "16",
+              "--mini",       "8",
+              "--threads",    "1",
+              "--save-file",  photos.folder / "ready"} +
+         more;
+}
+
+/// Returns a table of 40 photos, whose line for photo i is `row(i)`.
+template <class Row>
+std::string table_of(const std::string& header, const Row& row) {
+  std::string table = header;
+  for (std::size_t i = 0; i < 40; ++i) table += std::to_string(i) + "," + row(i) + "\n";
+  return table;
+}
+
+TEST_CASE("a net that comes with the program ends for tags if the photos have tags") {
+  const TaggedPhotos photos;
+  const std::string table = table_of("photo,tags\n", [](std::size_t i) {
+    return std::string(i % 4 == 0 ? "" : i % 4 == 1 ? "sea" : i % 4 == 2 ? "sea;warm" : "old");
+  });
+  const Outcome run = run_well(with_ready_net(photos, table, {"--epochs", "1"}));
+  CHECK_THAT(run.err, Catch::Contains("Note: the data set has tags, so the net ends in a logistic output for "
+                                      "each tag and cost.bce, in place of softmax and cost.logreg\n"));
+  CHECK_THAT(run.err, !Catch::Contains("warning: layer 'logprob'"));
+  const std::string net = read_checkpoint(photos.folder / "ready/1.1.safetensors").definition_text;
+  CHECK_THAT(net, Catch::Contains("[targets]\ntype=data\ndataIdx=2\n"));
+  CHECK_THAT(net, Catch::Contains("[fc]\ntype=fc\ninputs=avgpool\noutputs=classes\n\n[probs]\ntype=neuron\n"
+                                  "neuron=logistic\ninputs=fc\n\n[logprob]\ntype=cost.bce\n"
+                                  "inputs=targets,probs\n"));
+  const std::vector<float> first =
+      read_safetensors(photos.folder / "ready/1.1.safetensors").tensors.at("fc.weights.avgpool").values;
+  // The same command goes on, with the same net, and so does one that names only the run.
+  const Outcome again = run_well(with_ready_net(photos, table, {"--epochs", "2"}));
+  CHECK_THAT(again.err, !Catch::Contains("differs from it"));
+  const Outcome loaded = run_well({"--load-file", photos.folder / "ready", "--epochs", "3"});
+  CHECK_THAT(loaded.err, !Catch::Contains("differs from it"));
+  CHECK_THAT(loaded.err, !Catch::Contains("which has changed"));
+  const auto tested = nlohmann::json::parse(
+      run_well({"--load-file", photos.folder / "ready", "--test-only", "1", "--json", "1"}).out);
+  CHECK(tested["scores_of_tags"]["logprob"]["tags"].size() >= 1);
+  const auto predicted = nlohmann::json::parse(
+      run_well({"predict", photos.folder / "ready", photos.photo(1), "--json", "1"}).out);
+  CHECK(predicted["files"][0]["classes"].size() == 3);
+  run_well({"export", photos.folder / "ready", photos.folder / "net.onnx"});
+  run_well({"show", photos.folder / "ready", "--html", photos.folder / "page.html"});
+
+  // plan writes the changed net, which is the same one.
+  const Args data = {"--labels",     photos.folder / "labels.csv",
+                     "--image-size", "20",
+                     "--inner-size", "16",
+                     "--mini",       "8",
+                     "--threads",    "1"};
+  run_well(
+      Args{"plan", photos.folder / "photos", "--layer-def", "small", "--flat", photos.folder / "flat.cfg"} +
+      data);
+  const Outcome flat =
+      run_well(Args{"train", photos.folder / "photos", "--layer-def", photos.folder / "flat.cfg",
+                    "--layer-params", "small", "--epochs", "1", "--save-file", photos.folder / "flat"} +
+               data);
+  CHECK_THAT(flat.err, !Catch::Contains("the net ends in"));
+  CHECK(read_safetensors(photos.folder / "flat/1.1.safetensors").tensors.at("fc.weights.avgpool").values ==
+        first);
+
+  // A file that is given by its path stays as it is.
+  const std::string path = std::string(CONVNET_SOURCE_DIR) + "/configs/small";
+  const Outcome by_path =
+      run_program(Args{"train", photos.folder / "photos", "--layer-def", path + ".cfg", "--layer-params",
+                       path + "-params.cfg", "--epochs", "1", "--save-file", photos.folder / "path"} +
+                  data);
+  CHECK(by_path.code == 2);
+  CHECK_THAT(by_path.err,
+             Catch::Contains("has no tag, but the net reads one of each image (dataIdx=1); a net "
+                             "for tags reads dataIdx=2"));
+}
+
+TEST_CASE("a net that comes with the program is a regression if the photos have numbers") {
+  const TaggedPhotos photos;
+  const std::string table = table_of("photo,age,height\n", [](std::size_t i) {
+    return std::to_string(20 + i) + "," + std::to_string(150 + i % 10);
+  });
+  const Args epochs = {"--epochs", "1"};
+  const Outcome run = run_well(with_ready_net(photos, table, epochs));
+  CHECK_THAT(run.err, Catch::Contains("Note: the data set has numbers, so the net ends in "));
+  const std::string net = read_checkpoint(photos.folder / "ready/1.1.safetensors").definition_text;
+  INFO(net);
+  CHECK_THAT(net, Catch::Contains("[numbers]\ntype=data\ndataIdx=1\n"));
+  const std::size_t end = net.find("[predicted]\ntype=neuron\nneuron=linear[");
+  REQUIRE(end != std::string::npos);
+  // Half of the numbers are about 39, the other half about 154.
+  double deviation = 0, mean = 0, scale = 0;
+  REQUIRE(std::sscanf(net.c_str() + end, "[predicted] type=neuron neuron=linear[%lf,%lf]", &deviation,
+                      &mean) == 2);
+  CHECK(deviation == Approx(58).margin(2));
+  CHECK(mean == Approx(97).margin(3));
+  const std::size_t coeffs = net.find("coeffs=", end);
+  REQUIRE(std::sscanf(net.c_str() + coeffs, "coeffs=%lf", &scale) == 1);
+  CHECK(scale * deviation == Approx(1).epsilon(0.01));
+  CHECK_THAT(net, Catch::Contains("[squares]\ntype=cost.sum2\ninputs=difference\n"));
+  run_well(with_ready_net(photos, table, {"--epochs", "2"}));
+  const Outcome loaded = run_well({"--load-file", photos.folder / "ready", "--epochs", "3"});
+  CHECK_THAT(loaded.err, !Catch::Contains("differs from it"));
+  const auto tested = nlohmann::json::parse(
+      run_well({"--load-file", photos.folder / "ready", "--test-only", "1", "--json", "1"}).out);
+  CHECK(tested["scores_of_numbers"]["squares"]["numbers"].size() == 2);
+  const std::string predicted =
+      run_well({"predict", photos.folder / "ready", photos.photo(0), "--csv", "1"}).out;
+  CHECK_THAT(predicted, Catch::StartsWith("file,age,height\n"));
+  run_well({"export", photos.folder / "ready", photos.folder / "net.onnx"});
+
+  const std::string path = std::string(CONVNET_SOURCE_DIR) + "/configs/small";
+  const Outcome by_path =
+      run_program({"train", photos.folder / "photos", "--labels", photos.folder / "labels.csv", "--layer-def",
+                   path + ".cfg", "--layer-params", path + "-params.cfg", "--inner-size", "16", "--save-file",
+                   photos.folder / "path"});
+  CHECK(by_path.code == 2);
+  CHECK_THAT(by_path.err, Catch::Contains("layer 'logprob': needs classes, but 'labels' holds numbers, for a "
+                                          "regression; a net for numbers ends in cost.sum2"));
+}
+
+TEST_CASE("train names a folder like one that is not there") {
+  const TaggedPhotos photos;
+  check_refused({"train", photos.folder / "fotos", "--layer-def", "small"},
+                "unexpected argument '" + (photos.folder / "fotos") +
+                    "'; there is no such file or folder; did you "
+                    "mean '" +
+                    (photos.folder / "photos") + "'?");
 }
 
 TEST_CASE("option --balance draws rare classes as often as others, and a resumed run goes on with it") {

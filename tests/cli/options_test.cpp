@@ -27,7 +27,7 @@ TEST_CASE("a wrong option is named") {
       {{"--save-fil"}, "--save-file needs a value"},
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
-      {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
+      {{"--epochs", "1", "more"}, "unexpected argument 'more'; there is no such file or folder"},
       {{"--steps"}, "unknown option '--steps'; it is an option of 'convnet bench'"},
       {{"--show-preds", "probs"}, "unknown option '--show-preds'; it is an option of 'convnet show'"},
       {{"-f", "run"}, "unknown option '-f'; did you mean '--load-file'?"},

@@ -379,6 +379,13 @@ TEST_CASE("keys of a template's layers are set for one of them", "[templates]") 
   CHECK(appended.text == file.text + "[y]\ngpu=1\n");
   CHECK(appended.find("y")->find("gpu")->text == "1");
   CHECK(with_value(appended, "y", "gpu", "2", d).text == file.text + "[y]\ngpu=2\n");
+  Diagnostics known;
+  CHECK(with_section(file, "x", "", known).find("x") == nullptr);
+  const IniFile replaced = with_section(file, "u1", "[u1]\ntype=conv\n[more]\na=1", known);
+  CHECK(replaced.find("u1")->values.size() == 1);
+  CHECK(replaced.find("more")->find("a")->text == "1");
+  CHECK(replaced.find("u0")->find("filters")->text == file.find("u0")->find("filters")->text);
+  CHECK(with_section(file, "none", "[y]\n", known).text == file.text);
   CHECK(with_key(file, "v1", "inputs", "x").text == file.text + "[v1]\ninputs=x\n");
   CHECK(with_key(file, "v1", "inputs", "x").find("v0")->find("inputs")->text == "u0");
   // [x] is a use in this file, so its layer of that name is reached by the flat form.
