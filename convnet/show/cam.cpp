@@ -14,6 +14,7 @@
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
+#include "convnet/net/tag_scores.h"
 #include "providers/dummy.h"
 
 namespace convnet {
@@ -25,6 +26,16 @@ constexpr int kLeastSide = 224;  ///< pixels of the drawing's longer side
 
 const Node& node_called(const Graph& graph, const std::string& layer) {
   return graph.nodes[nodes_with_features(graph, layer).back()];
+}
+
+/// Finds the probabilities of classes or tags of which the maps are.
+Classifier cam_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                          const std::string& softmax) {
+  if (!softmax.empty() || !logreg_costs(graph).empty()) return find_classifier_of(graph, matrices, softmax);
+  const std::vector<Tagger> taggers = find_taggers(graph, matrices);
+  if (taggers.empty()) throw InputError("Grad-CAM is of a class or a tag, and the net has no cost of either");
+  const Tagger& first = taggers[0];
+  return {first.cost, first.layer, first.targets, std::ssize(first.names), first.names};
 }
 
 /// Returns the last layer, by its section, with maps of more than one pixel from which `score` is computed.
@@ -112,7 +123,7 @@ CamNet::CamNet(const Checkpoint& checkpoint, const Graph& graph, const Provider&
   // Differences of scores need their last digits.
   devices_.precision = Precision::fp32;
   step_.mini = static_cast<int>(kRows);
-  classifier_ = find_classifier_of(graph, provider.matrices(), softmax);
+  classifier_ = cam_classifier(graph, provider.matrices(), softmax);
   const Node& probabilities = node_called(graph, classifier_.softmax);
   const NodeId score = probabilities.inputs.at(0);
   logits_ = graph.nodes[score].layer_name;

@@ -27,16 +27,18 @@ struct CamMap {
 
 /// Computes Grad-CAM maps of one layer.
 ///
-/// The score of a class is the input of the softmax. The weight of a map is the mean over its pixels of the
-/// score's derivatives. The sum of the derivatives is the derivative by a number that is added to all pixels
-/// of the map, so it is measured as a central difference: the part of the net above the layer runs, as in a
-/// test, on copies of the layer's output in which one map is a little higher or lower. A backward pass would
-/// be that of training, where batch norm and dropout compute something else.
+/// The score of a class is the input of the softmax, that of a tag the input of its logistic function. The
+/// weight of a map is the mean over its pixels of the score's derivatives. The sum of the derivatives is the
+/// derivative by a number that is added to all pixels of the map, so it is measured as a central difference:
+/// the part of the net above the layer runs, as in a test, on copies of the layer's output in which one map
+/// is a little higher or lower. A backward pass would be that of training, where batch norm and dropout
+/// compute something else.
 class CamNet {
  public:
   /// `provider` describes the data; `layer` "": the last layer with maps of more than one pixel. Throws
-  /// InputError if there is no such layer below the softmax `softmax` ("": that of the first cost.logreg), or
-  /// if the part of the net above it cannot run by itself. All arguments must outlive the object.
+  /// InputError if there is no such layer below the softmax `softmax` ("": that of the first cost.logreg, or
+  /// the probabilities of tags), or if the part of the net above it cannot run by itself. All arguments must
+  /// outlive the object.
   CamNet(const Checkpoint& checkpoint, const Graph& graph, const Provider& provider,
          const DeviceOptions& devices, const StepOptions& step, const PixelStatistics& statistics,
          const std::string& layer, const std::string& softmax);

@@ -242,6 +242,9 @@ TEST_CASE("a net that comes with the program ends for tags if the photos have ta
   CHECK(predicted["files"][0]["classes"].size() == 3);
   run_well({"export", photos.folder / "ready", photos.folder / "net.onnx"});
   run_well({"show", photos.folder / "ready", "--html", photos.folder / "page.html"});
+  run_well({"show", photos.folder / "ready", "--cam", photos.photo(1), "--cam-class", "sea", "--out",
+            photos.folder / "cam.png"});
+  CHECK(std::filesystem::exists(photos.folder / "cam.png"));
 
   // plan writes the changed net, which is the same one.
   const Args data = {"--labels",     photos.folder / "labels.csv",
