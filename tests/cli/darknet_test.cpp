@@ -239,8 +239,9 @@ TEST_CASE("import says which files a net of Darknet needs") {
   write_file(shop / "x.cfg", cfg_text());
   check_refused({"import", shop / "x.cfg"}, shop / "x.cfg: its weights are not in " + (shop / "x.weights") +
                                                 "; --weights names their file");
-  check_refused({"import", shop.definition_path()},
-                shop.definition_path() + ": is no net of Darknet, which begins with [net], and no ONNX model");
+  check_refused(
+      {"import", shop.definition_path()},
+      shop.definition_path() + ": is no net of Darknet, which begins with [net], and no ONNX model");
   check_refused({"import", shop / "x.weights"},
                 "type convnet import " + (shop / "x.cfg") + " --weights " + (shop / "x.weights"));
   check_refused({"import", shop / "x.onnx", "--weights", shop / "x.weights"},
