@@ -54,18 +54,19 @@ std::string agree_on_instruction_set(Processes& processes) {
                      name_of(least.set), processes.name(static_cast<int>(least.process)));
 }
 
-/// Returns the seconds of --stall-timeout. If the command line is wrong, returns the default: train() reports
-/// the error once all processes have started.
-double stall_seconds_in(const std::vector<std::string>& args) {
-  constexpr const char* kKey = "stall-timeout";
+/// Returns those options of devices that processes need before they can agree on the command line. If it is
+/// wrong, returns the defaults: train() reports the error once all processes have started.
+DeviceOptions early_options(const std::vector<std::string>& args) {
+  OptionTexts given;
   try {
     const OptionTexts texts =
         parse_command_line(train_command_options(), split_words(train_command_options(), args).options);
-    if (const auto given = texts.find(kKey); given != texts.end())
-      return device_options().parse({*given}).stall_timeout;
+    for (const char* const key : {"stall-timeout", "shared-memory"})
+      if (const auto text = texts.find(key); text != texts.end()) given.insert(*text);
+    return device_options().parse(given);
   } catch (const InputError&) {  // train() reports it
+    return {};
   }
-  return kStallSeconds;
 }
 
 /// Runs the command. Prints `note` before it trains.
@@ -86,7 +87,8 @@ const std::vector<OptionSpec>& train_command_options() { return train_options().
 
 void train_command(const std::vector<std::string>& args, StandardStreams& streams) {
   StopSignal stop(streams);  // before any thread starts
-  std::unique_ptr<Transport> transport = make_transport(stall_seconds_in(args));
+  const DeviceOptions early = early_options(args);
+  std::unique_ptr<Transport> transport = make_transport(early.stall_timeout, early.shared_memory);
   if (!transport) return train(args, stop, nullptr);
   if (transport->rank() > 0) streams.silence();
   Processes processes(std::move(transport));

@@ -330,6 +330,11 @@ const OptionTable<DeviceOptions>& device_options() {
            .doc =
                "GPUs of several processes exchange data by NCCL where each process has one GPU of its own; "
                "0: through the hosts, by MPI"}),
+      unsaved_option(
+          "shared-memory", &DeviceOptions::shared_memory,
+          {.fallback = "1",
+           .doc = "processes of one host exchange data through memory that they share, where the system "
+                  "allows it; 0: by MPI, like processes of different hosts"}),
       option(
           "stall-timeout", &DeviceOptions::stall_timeout,
           {.fallback = std::to_string(kStallSeconds),

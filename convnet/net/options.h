@@ -69,6 +69,7 @@ struct DeviceOptions {
   Parallel parallel = Parallel::cfg;
   std::string model = "measured";  ///< the machine for which Parallel::automatic predicts steps
   bool nccl = true;
+  bool shared_memory = true;
   double stall_timeout = kStallSeconds;
   /// The devices of each host, in the order of --gpu; empty for one host.
   std::vector<int> devices_of_hosts;

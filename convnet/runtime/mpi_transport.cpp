@@ -1,5 +1,5 @@
-// Messages by MPI. One thread makes all calls of MPI (MPI_THREAD_FUNNELED): it takes requests from a queue
-// and polls the messages in flight.
+// Messages by MPI, and between processes of one host through shared memory. One thread makes all calls of MPI
+// (MPI_THREAD_FUNNELED): it takes requests from a queue and polls the messages in flight.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -8,16 +8,19 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/runtime/host_messages.h"
 #include "convnet/runtime/transport.h"
 
 namespace convnet {
@@ -85,7 +88,8 @@ class PiecesType {
 class MpiTransport : public Transport {
  public:
   /// Ends the program if MPI has not started after `stall_seconds`.
-  explicit MpiTransport(double stall_seconds) : thread_([this] { serve(); }) {
+  MpiTransport(double stall_seconds, bool shares_memory)
+      : shares_memory_(shares_memory), thread_([this] { serve(); }) {
     std::unique_lock lock(mutex_);
     wait_for_others(lock, stall_seconds);
     if (failure_.empty()) return;
@@ -108,15 +112,21 @@ class MpiTransport : public Transport {
   int size() const override { return size_; }
 
   void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    if (is_on_host(to)) return host_->send(on_host_[index(to)], channel, std::move(pieces), std::move(ended));
     order({true, to, channel, std::move(pieces), std::move(ended)});
   }
   void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    if (is_on_host(from))
+      return host_->receive(on_host_[index(from)], channel, std::move(pieces), std::move(ended));
     order({false, from, channel, std::move(pieces), std::move(ended)});
   }
 
   std::string failure() const override {
-    const std::lock_guard lock(mutex_);
-    return failure_;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_.empty()) return failure_;
+    }
+    return host_ ? host_->failure() : "";
   }
 
   [[noreturn]] void abort(int exit_code) override {
@@ -142,6 +152,10 @@ class MpiTransport : public Transport {
     std::size_t left = 0;
     std::function<void()> ended;
   };
+
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  /// Whether messages to or from a process go through shared memory.
+  bool is_on_host(int rank) const { return host_ && on_host_.at(index(rank)) != MPI_UNDEFINED; }
 
   void order(Order order) {
     if (order.channel > last_channel_)
@@ -205,11 +219,56 @@ class MpiTransport : public Transport {
       int known = 0;
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
       last_channel_ = known != 0 ? *most : 32767;  // the standard's least
+      if (shares_memory_) share_memory();
     }
     const std::lock_guard lock(mutex_);
     failure_ = why;
     ready_ = true;
     changed_.notify_all();
+  }
+
+  /// Finds the processes of this host, and memory that they all can use. Without, MPI carries all messages.
+  void share_memory() {
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &of_host_) != MPI_SUCCESS)
+      return;
+    int count = 1, own = 0;
+    MPI_Comm_size(of_host_, &count);
+    MPI_Comm_rank(of_host_, &own);
+    if (count == 1) return;
+    // One process has it all. Each line of a cache belongs to one of them (64 bytes more for the alignment).
+    const auto bytes = static_cast<MPI_Aint>(own == 0 ? HostMessages::shared_bytes(count) + 64 : 0);
+    std::byte* shared = nullptr;
+    const bool has_window = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, of_host_,
+                                                    static_cast<void*>(&shared), &window_) == MPI_SUCCESS;
+    if (!all_agree(has_window)) return;
+    MPI_Aint size = 0;
+    int unit = 0;
+    MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&shared));
+    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(shared) % 64;
+    shared += beyond == 0 ? 0 : 64 - beyond;
+    if (own == 0) HostMessages::prepare(shared, count);
+    MPI_Barrier(of_host_);
+    auto host = std::make_unique<HostMessages>(shared, own, count);
+    MPI_Barrier(of_host_);
+    if (!all_agree(host->reaches_all())) return;
+    std::vector<int> all(index(size_));
+    std::iota(all.begin(), all.end(), 0);
+    on_host_.resize(all.size());
+    MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Comm_group(of_host_, &group);
+    MPI_Group_translate_ranks(world, size_, all.data(), group, on_host_.data());
+    MPI_Group_free(&world);
+    MPI_Group_free(&group);
+    host_ = std::move(host);
+  }
+
+  /// Returns whether all processes of the host can go on.
+  bool all_agree(bool good) const {
+    const int mine = good ? 1 : 0;
+    int least = 0;
+    MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, of_host_);
+    return least == 1;
   }
 
   void work() {
@@ -308,7 +367,11 @@ class MpiTransport : public Transport {
   /// Ends MPI. Aborts all processes if messages are in flight or no longer arrive, because the others would
   /// wait for ever.
   void end() {
-    if (!requests_.empty() || !failure().empty()) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (!requests_.empty() || (host_ && host_->in_flight()) || !failure().empty())
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    host_ = nullptr;
+    if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
+    if (of_host_ != MPI_COMM_NULL) MPI_Comm_free(&of_host_);
     MPI_Finalize();
   }
 
@@ -319,6 +382,11 @@ class MpiTransport : public Transport {
   bool ready_ = false, ends_ = false;
   int abort_code_ = -1;
   int rank_ = 0, size_ = 1, last_channel_ = 32767;
+  const bool shares_memory_;
+  MPI_Comm of_host_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;                   ///< the shared memory
+  std::unique_ptr<HostMessages> host_;              ///< null: MPI carries all messages
+  std::vector<int> on_host_;                        ///< by process, its number for host_, or MPI_UNDEFINED
   std::vector<MPI_Request> requests_;               ///< of the thread alone, like the next
   std::vector<std::shared_ptr<Message>> messages_;  ///< that each request belongs to
   std::thread thread_;
@@ -341,10 +409,10 @@ void set_defaults_of_open_mpi() {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_transport(double stall_seconds) {
+std::unique_ptr<Transport> make_transport(double stall_seconds, bool shares_memory) {
   if (!started_by_launcher()) return nullptr;
   set_defaults_of_open_mpi();
-  auto transport = std::make_unique<MpiTransport>(stall_seconds);
+  auto transport = std::make_unique<MpiTransport>(stall_seconds, shares_memory);
   if (transport->size() == 1) return nullptr;
   return transport;
 }

@@ -4,7 +4,7 @@
 
 namespace convnet {
 
-std::unique_ptr<Transport> make_transport(double /*stall_seconds*/) {
+std::unique_ptr<Transport> make_transport(double /*stall_seconds*/, bool /*shares_memory*/) {
   if (launched_processes() > 1)
     throw DeviceError(
         "a launcher has started several processes, but this program was built without MPI; install "

@@ -108,6 +108,8 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
            {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
            {"hybrid2x2", hybrid, 2, "0-1", "0-3"},
            {"hosts2x2", hybrid, 2, "0,1", "0,1,2,3", {"--hosts", "2x2"}},
+           {"data2 by MPI", with_gpus("gpu=0,1"), 2, "0", "0,1", {"--shared-memory", "0"}},
+           {"hybrid4 by MPI", hybrid, 4, "0", "0,1,2,3", {"--shared-memory", "0"}},
            {"pipeline2", with_gpus("gpu=0", "gpu=1"), 2, "0", "0,1", {"--microbatches", "3"}},
            {"hybrid4 cut", hybrid, 4, "0", "0,1,2,3", {"--microbatches", "2"}},
            {"saves", with_gpus("gpu=0,1"), 2, "0", "0,1", {"--test-freq", "4", "--save-freq", "3"}},
