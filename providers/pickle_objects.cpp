@@ -3,6 +3,7 @@
 #include <array>
 
 #include "convnet/base/printable.h"
+#include "convnet/base/utf8.h"
 #include "providers/pickle_parser.h"
 
 namespace convnet {
@@ -134,7 +135,7 @@ std::uint32_t PickleParser::encode(const std::vector<std::uint32_t>& args) {
     fail("_codecs.encode is read for a text in latin1 only");
   if (const auto known = encoded_.find(args[0]); known != encoded_.end()) return known->second;
   std::string_view text = node(args[0]).string;
-  if (!std::all_of(text.begin(), text.end(), [](char c) { return c >= 0; })) {
+  if (!std::all_of(text.begin(), text.end(), is_ascii)) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
       const auto lead = static_cast<unsigned char>(text[i]);

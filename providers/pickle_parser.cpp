@@ -151,7 +151,7 @@ std::string_view PickleParser::unquote(std::string_view line) {
 
 /// Latin-1 with \uXXXX and \UXXXXXXXX.
 std::string_view PickleParser::unescape(std::string_view line) {
-  if (std::all_of(line.begin(), line.end(), [](char c) { return c > 0 && c != '\\'; })) return line;
+  if (std::all_of(line.begin(), line.end(), [](char c) { return is_ascii(c) && c != '\\'; })) return line;
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
     const std::size_t digits = line.substr(i, 2) == "\\u" ? 4 : line.substr(i, 2) == "\\U" ? 8 : 0;

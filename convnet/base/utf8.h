@@ -9,6 +9,9 @@
 
 namespace convnet {
 
+/// Returns whether a byte is an ASCII character. (Whether a plain `char` is signed depends on the processor.)
+constexpr bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
 /// Removes the first character from `text`, which must not be empty, and returns its code point. Removes one
 /// byte and returns nullopt if no well-formed sequence begins there. Overlong forms and surrogates are not
 /// well-formed.

@@ -41,7 +41,13 @@ constexpr std::array kLevels = {
     Level{InstructionSet::avx512_core_amx, "AVX512_CORE_AMX", "avx512_fp16 amx_tile amx_int8 amx_bf16",
           dnnl_cpu_isa_avx512_core_amx},
 };
-constexpr const char* kBaseName = "BASE";
+/// The names of `base`.
+constexpr std::string_view kPlainX86 = "BASE", kArm64 = "NEON";
+#if defined(__aarch64__)
+constexpr std::string_view kBaseName = kArm64;
+#else
+constexpr std::string_view kBaseName = kPlainX86;
+#endif
 
 /// oneDNN's other words for levels, from version 2 to version 3.
 struct Word {
@@ -128,7 +134,7 @@ std::string name_of(InstructionSet set) {
   for (const Level& level : kLevels) {
     if (level.set == set) return level.name;
   }
-  return kBaseName;
+  return std::string(kBaseName);
 }
 
 #if defined(__x86_64__)
@@ -226,12 +232,13 @@ void limit_instruction_set(InstructionSet most) { choice().limit(most); }
 InstructionSet use_instruction_set() { return choice().use(); }
 
 LeastInstructionSet least_instruction_set(const std::vector<std::string>& names) {
+  const auto is_base = [](const std::string& name) { return name == kPlainX86 || name == kArm64; };
   std::optional<LeastInstructionSet> least;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if ((names[i] == kBaseName) != (names[0] == kBaseName))
+    if (names[i] != names[0] && (is_base(names[i]) || is_base(names[0])))
       throw DeviceError(
           "cpu: the processes run on processors of different architectures, or not all of them have SSE4.1");
-    const InstructionSet set = names[i] == kBaseName ? InstructionSet::base : instruction_set_named(names[i]);
+    const InstructionSet set = is_base(names[i]) ? InstructionSet::base : instruction_set_named(names[i]);
     if (!least || set < least->set) least = {set, i};
   }
   return least.value();

@@ -1,6 +1,7 @@
 // The instruction sets that the program computes with on the CPU. Our own kernels are compiled for x86-64,
 // for x86-64-v3 (AVX2), for x86-64-v4 (AVX-512), and for the latter with AVX512_BF16. oneDNN knows more
-// levels; it is always limited to exactly the level in use.
+// levels; it is always limited to exactly the level in use. On 64-bit ARM, all processors compute with the
+// same kernels, and oneDNN chooses its own.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 namespace convnet {
 
 /// Levels of instruction sets, named as in oneDNN; each contains those before it. Only `base` is no word of
-/// oneDNN: x86-64 without SSE4.1, or another architecture.
+/// oneDNN: x86-64 without SSE4.1, or 64-bit ARM, which has one level.
 enum class InstructionSet {
   base,
   sse41,
@@ -23,7 +24,8 @@ enum class InstructionSet {
   avx512_core_amx
 };
 
-/// Returns the name that oneDNN's documentation gives to a level, like "AVX512_CORE_VNNI".
+/// Returns the name that oneDNN's documentation gives to a level, like "AVX512_CORE_VNNI". The name of `base`
+/// is "NEON" on 64-bit ARM, and "BASE" elsewhere.
 std::string name_of(InstructionSet set);
 
 /// Returns the flags of this x86-64 processor on which levels depend, separated by spaces and named as

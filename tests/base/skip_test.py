@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what ctest says of cases that skip: tests/base/skip_test.py PROGRAM SKIP_REGEX FAIL_REGEX
+"""Checks what ctest says of cases that skip: tests/base/skip_test.py SKIP_REGEX FAIL_REGEX [EMULATOR…] PROGRAM
 
 PROGRAM holds the hidden cases of skip_test.cpp; the regular expressions are those that every suite has.
 """
@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 
-program, skip, fail = sys.argv[1:]
+skip, fail, *program = sys.argv[1:]
+command = " ".join(f"[=[{word}]=]" for word in program)
 expected = {"skips": "Skipped", "checks and skips": "Failed", "fails and skips": "Failed", "passes": "Passed", "fails": "Failed"}
 with tempfile.TemporaryDirectory() as folder:
     with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
         for case in expected:
-            file.write(f"add_test([=[{case}]=] [=[{program}]=] [=[{case}]=])\n"
+            file.write(f"add_test([=[{case}]=] {command} [=[{case}]=])\n"
                        f"set_tests_properties([=[{case}]=] PROPERTIES SKIP_REGULAR_EXPRESSION [=[{skip}]=] "
                        f"FAIL_REGULAR_EXPRESSION [=[{fail}]=])\n")
     output = subprocess.run(["ctest"], cwd=folder, capture_output=True, text=True, check=False).stdout

@@ -59,7 +59,10 @@ TEST_CASE("processes compute with the least of their levels", "[instruction_set]
   CHECK(least.set == InstructionSet::avx2);
   CHECK(least.process == 1);
   CHECK(least_instruction_set({"BASE", "BASE"}).set == InstructionSet::base);
+  CHECK(least_instruction_set({"NEON", "NEON"}).set == InstructionSet::base);
   CHECK_THROWS_AS(least_instruction_set({"AVX2", "BASE"}), DeviceError);
+  CHECK_THROWS_AS(least_instruction_set({"NEON", "AVX2"}), DeviceError);
+  CHECK_THROWS_AS(least_instruction_set({"BASE", "NEON"}), DeviceError);
 }
 
 TEST_CASE("the level is final once an operation was prepared", "[instruction_set]") {

@@ -120,6 +120,7 @@ TEST_CASE("what Python 2 writes is read", "[pickle]") {
   CHECK(zero.find("data")->string("it") == "a\nb\0'"s);
   CHECK(zero.find("data")->kind() == Kind::bytes);
   CHECK(zero.find("n")->integer("it") == 7);
+  CHECK(parse_pickle("Vcaf\xe9\n.", "file").string("it") == "café");  // Latin-1
   const PickleValue two = parse_pickle("\x80\x02}q\0(U\4dataq\1U\3a\nbq\2U\1nq\3\x8a\1\7u."s, "file");
   CHECK(two.find("data")->string("it") == "a\nb");
   CHECK(two.find("n")->integer("it") == 7);
