@@ -3,111 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/names.h"
 #include "convnet/base/printable.h"
-#include "convnet/base/text_file.h"
+#include "convnet/config/params.h"
 #include "convnet/config/text.h"
 #include "convnet/onnx_import/cannot_import.h"
+#include "convnet/onnx_import/darknet_source.h"
 
 namespace convnet {
 namespace {
 
-struct DarknetSection {
-  std::string type;
-  int line = 0;
-  std::map<std::string, std::string> keys;
-};
-
-/// The most layers, pixels along a side, and maps of a net.
-constexpr std::size_t kMostSections = 10000;
+/// The most pixels along a side, maps, and pixels along a window.
 constexpr std::int64_t kMostDarknetSide = 1 << 14, kMostMaps = 1 << 20, kMostWindow = 4096;
-
-/// Takes a cfg apart. Several sections have one name, and blanks mean nothing.
-std::vector<DarknetSection> parse_sections(const std::string& name, std::string_view text) {
-  std::vector<DarknetSection> sections;
-  text = without_byte_order_mark(text);
-  for (int line = 1; !text.empty(); ++line) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string bare;
-    for (const char c : text.substr(0, end))
-      if (!is_blank(c)) bare += c;
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (bare.empty() || bare[0] == '#' || bare[0] == ';') continue;
-    const auto fail = [&](const std::string& why) {
-      return InputError(fmt::format("{}:{}: {}", name, line, why));
-    };
-    if (bare[0] == '[') {
-      if (bare.back() != ']' || bare.size() < 3) throw fail("expected [section], not " + excerpt(bare));
-      if (sections.size() == kMostSections) throw fail("the net has more than 10000 layers");
-      sections.push_back({bare.substr(1, bare.size() - 2), line, {}});
-      continue;
-    }
-    const std::size_t equals = bare.find('=');
-    if (equals == std::string::npos || equals == 0) throw fail("expected key=value, not " + excerpt(bare));
-    if (sections.empty()) throw fail("is above the first section, which is [net]");
-    sections.back().keys[bare.substr(0, equals)] = bare.substr(equals + 1);
-  }
-  return sections;
-}
-
-/// The numbers of a weights file, read from its beginning.
-class WeightsFile {
- public:
-  WeightsFile(const std::string& name, std::string_view bytes) : name_(name), rest_(bytes) {
-    constexpr std::size_t kVersion = 12, kSeen = 4;
-    std::array<std::int32_t, 3> version{};  // major, minor, revision
-    if (bytes.size() < kVersion + kSeen)
-      throw InputError(name + ": is no weights file of Darknet: it is too short for its header");
-    std::memcpy(version.data(), bytes.data(), kVersion);
-    const std::int64_t major = version[0], minor = version[1];
-    constexpr std::int64_t kTransposed = 1000, kMostMajor = 2 * kTransposed;
-    if (major < 0 || minor < 0 || major > kMostMajor || minor > kMostMajor)
-      throw InputError(fmt::format("{}: is no weights file of Darknet: it says that its version is {}.{}",
-                                   name, major, minor));
-    transposed = major > kTransposed || minor > kTransposed;
-    const std::size_t seen = major * 10 + minor >= 2 ? 2 * kSeen : kSeen;
-    if (bytes.size() < kVersion + seen || (bytes.size() - kVersion - seen) % sizeof(float) != 0)
-      throw InputError(name + ": is no weights file of Darknet, or is damaged: its length does not fit");
-    rest_.remove_prefix(kVersion + seen);
-  }
-
-  bool transposed = false;  ///< the weights of connected layers are (inputs, outputs)
-
-  /// Reads numbers of these dims, which are positive.
-  std::vector<float> take(const Dims& dims, const std::string& layer) {
-    std::size_t count = 1;
-    for (const std::int64_t side : dims) {
-      if (count > rest_.size() / sizeof(float) / static_cast<std::size_t>(side))
-        throw InputError(
-            fmt::format("{}: ends within {}, whose next {} numbers it should have; is it the file "
-                        "of another net?",
-                        name_, layer, to_string(dims)));
-      count *= static_cast<std::size_t>(side);
-    }
-    std::vector<float> numbers(count);
-    std::memcpy(numbers.data(), rest_.data(), count * sizeof(float));
-    rest_.remove_prefix(count * sizeof(float));
-    return numbers;
-  }
-  void check_end() const {
-    if (!rest_.empty())
-      throw InputError(
-          fmt::format("{}: has {} numbers more than the net has weights; is it the file of another net?",
-                      name_, rest_.size() / sizeof(float)));
-  }
-
- private:
-  const std::string& name_;
-  std::string_view rest_;
-};
 
 using DarknetInts = std::vector<std::int64_t>;
 
@@ -132,7 +44,7 @@ std::vector<float> transposed_matrix(const std::vector<float>& from, std::int64_
 /// Turns the sections of one net into operators. Throws CannotImport for a section that has none.
 class DarknetReader {
  public:
-  DarknetReader(SourceModel& model, WeightsFile& weights) : model_(model), weights_(weights) {}
+  DarknetReader(SourceModel& model, DarknetWeights& weights) : model_(model), weights_(weights) {}
 
   void add_net(const DarknetSection& section) {
     start(section);
@@ -149,6 +61,10 @@ class DarknetReader {
     index_ = index;
     if (const Add read = layers().at(section.type); read != nullptr) (this->*read)();
     check_keys();
+    // So no number of pixels overflows.
+    if (current_.h > kMostDarknetSide || current_.w > kMostDarknetSide)
+      throw CannotImport(fmt::format("makes maps of {}x{} pixels; at most {} along a side are imported",
+                                     current_.h, current_.w, kMostDarknetSide));
     outputs_.push_back(current_);
   }
 
@@ -213,13 +129,11 @@ class DarknetReader {
   DarknetInts numbers(const std::string& key) {
     DarknetInts list;
     const std::string given = text(key, "");
-    for (std::size_t at = 0; at <= given.size();) {
-      const std::size_t end = std::min(given.find(',', at), given.size());
-      const auto one = to_number<std::int64_t>(std::string_view(given).substr(at, end - at));
-      if (!one) throw CannotImport(fmt::format("{}={}; expected numbers of layers", key, printable(given)));
-      list.push_back(*one);
-      at = end + 1;
-    }
+    const std::vector<std::string> items = split_list(given);
+    for (const std::string& item : items)
+      if (const auto one = to_number<std::int64_t>(item); one) list.push_back(*one);
+    if (list.empty() || list.size() != items.size())
+      throw CannotImport(fmt::format("{}={}; expected numbers of layers", key, printable(given)));
     return list;
   }
 
@@ -228,9 +142,13 @@ class DarknetReader {
     static const std::set<std::string> of_training = {"stopbackward",  "onlyforward",     "train_only_bn",
                                                       "learning_rate", "scale",           "type",
                                                       "noloss",        "label_smooth_eps"};
+    static const std::map<std::string, std::string> usual = {{"dilation", "1"},
+                                                             {"out_channels", "1"},
+                                                             {"weights_normalizion", "none"},
+                                                             {"weights_normalization", "none"}};
     for (const auto& [key, value] : section_->keys)
-      if (!used_.contains(key) && !of_training.contains(key) && value != "0" &&
-          !(key == "dilation" && value == "1"))
+      if (const auto same = usual.find(key); !used_.contains(key) && !of_training.contains(key) &&
+                                             value != "0" && (same == usual.end() || same->second != value))
         throw CannotImport(fmt::format("{}={} has no counterpart", printable(key), printable(value)));
   }
 
@@ -281,14 +199,15 @@ class DarknetReader {
     return tensor(name, dims, weights_.take(dims, of_file()));
   }
 
-  /// Reads what normalises a number of maps. Returns the inputs of the operator, but for the data.
+  /// Reads the scales, means and variances of a batch norm. Returns the inputs of the operator, but for the
+  /// data.
   std::vector<std::string> take_batch_norm(std::int64_t maps, const std::string& biases) {
     const std::string name = numbered("bn");
     const std::string scales = taken(name + ".weight", {maps}), means = taken(name + ".running_mean", {maps});
     return {scales, biases, means, taken(name + ".running_var", {maps})};
   }
 
-  /// Throws CannotImport if the layer below has a vector. Its maps would have no sides.
+  /// Throws CannotImport if the layer below has a vector. A vector has no height or width.
   void check_maps() const {
     if (current_.is_flat) throw CannotImport("needs maps, and the layer below it has a vector");
   }
@@ -391,10 +310,17 @@ class DarknetReader {
     return outputs_[static_cast<std::size_t>(at)];
   }
 
+  /// Throws CannotImport if one output is a vector and the other is maps, even of one pixel.
+  static void check_same_form(const char* does, const DarknetOutput& a, const DarknetOutput& b) {
+    if (a.is_flat != b.is_flat)
+      throw CannotImport(std::string(does) + " a vector and maps; only outputs of one form are imported");
+  }
+
   void add_shortcut() {
     std::vector<std::string> others;
     for (const std::int64_t from : numbers("from")) {
       const DarknetOutput& other = layer(from);
+      check_same_form("adds", current_, other);
       if (other.c != current_.c || other.h != current_.h || other.w != current_.w)
         throw CannotImport(
             fmt::format("adds layers of {}x{}x{} and {}x{}x{}, and only equal ones can be added", current_.c,
@@ -413,6 +339,7 @@ class DarknetReader {
     std::vector<std::string> parts;
     for (const std::int64_t from : numbers("layers")) {
       const DarknetOutput& part = layer(from);
+      if (!parts.empty()) check_same_form("joins", out, part);
       if (!parts.empty() && (part.h != out.h || part.w != out.w))
         throw CannotImport(
             fmt::format("puts maps of {}x{} and {}x{} together", out.h, out.w, part.h, part.w));
@@ -437,7 +364,7 @@ class DarknetReader {
 
   void add_softmax() {
     if (number("groups", 1, 1, kMostMaps) != 1) throw CannotImport("has several groups");
-    if (text("temperature", "1") != "1") throw CannotImport("has a temperature");
+    if (to_number<float>(text("temperature", "1")) != 1) throw CannotImport("has a temperature");
     flatten();
     add_node("Softmax", numbered("softmax"), {}, {{"axis", std::int64_t{1}}});
   }
@@ -445,7 +372,7 @@ class DarknetReader {
   void add_activation() { add_function("linear"); }
 
   SourceModel& model_;
-  WeightsFile& weights_;
+  DarknetWeights& weights_;
   const DarknetSection* section_ = nullptr;
   std::size_t index_ = 0;
   std::set<std::string> used_;
@@ -457,10 +384,10 @@ class DarknetReader {
 
 SourceModel parse_darknet_model(const std::string& cfg_name, const std::string& cfg,
                                 const std::string& weights_name, const std::string& weights) {
-  const std::vector<DarknetSection> sections = parse_sections(cfg_name, cfg);
-  if (sections.empty() || (sections[0].type != "net" && sections[0].type != "network"))
+  const std::vector<DarknetSection> sections = parse_darknet_sections(cfg_name, cfg);
+  if (sections.empty() || sections[0].type != "net")
     throw InputError(cfg_name + ": is no net of Darknet: its first section is not [net]");
-  WeightsFile file(weights_name, weights);
+  DarknetWeights file(weights_name, weights);
   SourceModel model;
   model.file = cfg_name;
   model.producer = kDarknet;

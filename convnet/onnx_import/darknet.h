@@ -13,8 +13,8 @@ namespace convnet {
 inline constexpr const char* kDarknet = "Darknet";
 
 /// Reads a net's .cfg and its .weights. Throws InputError naming each line that describes what cannot be
-/// imported, like detection, and for weights of another net. Of normalised layers, the epsilon is 1e-5, as in
-/// newer versions of Darknet.
+/// imported, like detection, and for weights of another net. Batch norm uses epsilon 1e-5, as newer
+/// versions of Darknet do.
 SourceModel read_darknet_model(const std::string& cfg, const std::string& weights);
 
 /// Reads the same of texts in memory; messages call them by these names.

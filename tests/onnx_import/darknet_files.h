@@ -14,11 +14,12 @@ void append(std::string& bytes, T value) {
 }
 
 /// Returns a weights file with these numbers. `minor` is the version of its form: from 2 on the number of
-/// images seen has 64 bits, and above 1000 the weights of connected layers are transposed.
+/// images seen has 64 bits, and above 1000 it has 32 again and the weights of connected layers are
+/// transposed.
 inline std::string darknet_weights(const std::vector<float>& numbers, std::int32_t minor = 2) {
   std::string bytes;
   for (const std::int32_t version : {0, minor, 0}) append(bytes, version);
-  if (minor >= 2)
+  if (minor >= 2 && minor < 1000)
     append(bytes, std::int64_t{12800});
   else
     append(bytes, std::int32_t{12800});

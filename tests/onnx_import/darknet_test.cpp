@@ -117,6 +117,48 @@ TEST_CASE("weights of Darknet must be those of the net") {
           "is it "
           "the file of another net?",
           darknet_weights(1));
+  // Borders of [maxpool] make maps larger, and no weights are needed for that.
+  std::string grown = "[net]\nwidth=16384\nheight=16384\nchannels=1048576\n";
+  for (int i = 0; i < 1020; ++i) grown += "[maxpool]\npadding=4096\n";
+  refused(grown + "[connected]\noutput=1\n",
+          "x.cfg:5: [maxpool] makes maps of 20480x20480 pixels; at most 16384 along a side are imported",
+          darknet_weights(1));
+}
+
+TEST_CASE("of a key that Darknet's section gives twice, the first one counts") {
+  const std::string cfg = kHead + "[convolutional]\nfilters=2\nfilters=3\nactivation=linear\n[avgpool]\n";
+  CHECK_NOTHROW(read(cfg, darknet_weights(2 + 6)));
+}
+
+TEST_CASE("the short names of Darknet's sections are those of the same layers") {
+  const std::string layers = "filters=2\nactivation=linear\n";
+  const SourceModel usual =
+      read(kHead + "[convolutional]\n" + layers + "[maxpool]\n[avgpool]\n[connected]\n[softmax]\n",
+           darknet_weights(2 + 6 + 1 + 2));
+  const SourceModel brief =
+      read("[network]\nwidth=8\nheight=8\nchannels=3\n[conv]\n" + layers + "[max]\n[avg]\n[conn]\n[soft]\n",
+           darknet_weights(2 + 6 + 1 + 2));
+  REQUIRE(brief.nodes.size() == usual.nodes.size());
+  for (std::size_t i = 0; i < usual.nodes.size(); ++i) {
+    CHECK(brief.nodes[i].op == usual.nodes[i].op);
+    CHECK(brief.nodes[i].inputs == usual.nodes[i].inputs);
+  }
+}
+
+TEST_CASE("keys of Darknet with values that change nothing are read over") {
+  CHECK_NOTHROW(read(kHead + "[maxpool]\nout_channels=1\n[shortcut]\nfrom=0\nweights_type=none\n"
+                             "weights_normalizion=none\n[softmax]\ntemperature=1.0\n"));
+  refused(kHead + "[softmax]\ntemperature=2\n", "x.cfg:5: [softmax] has a temperature");
+  refused(kHead + "[maxpool]\nout_channels=2\n", "x.cfg:5: [maxpool] out_channels=2 has no counterpart");
+}
+
+TEST_CASE("vectors and maps of Darknet are not joined") {
+  const std::string head = kHead + "[avgpool]\n[connected]\noutput=3\n";
+  const std::string weights = darknet_weights(3 + 9);
+  refused(head + "[shortcut]\nfrom=0\n",
+          "x.cfg:8: [shortcut] adds a vector and maps; only outputs of one form are imported", weights);
+  refused(head + "[route]\nlayers=0,1\n",
+          "x.cfg:8: [route] joins a vector and maps; only outputs of one form are imported", weights);
 }
 
 }  // namespace convnet
