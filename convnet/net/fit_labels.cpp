@@ -5,18 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <limits>
 #include <string_view>
 
 #include "convnet/base/names.h"
 #include "convnet/config/ini_edit.h"
+#include "convnet/config/params.h"
 #include "convnet/config/text.h"
 #include "convnet/net/predictions.h"
 
 namespace convnet {
 namespace {
 
-// The names that say what a net for classes computes, and those that say it of one for numbers.
+// Names of sections in the ready nets, and their replacements in a net for numbers.
 constexpr const char *kProbs = "probs", *kPredicted = "predicted";
 constexpr const char *kLogprob = "logprob", *kSquares = "squares";
 
@@ -31,14 +32,13 @@ std::string text_of(const IniSection& section, const char* key) {
 }
 
 std::vector<std::string> inputs_of(const IniSection& section) {
-  std::vector<std::string> inputs;
-  const std::string text = text_of(section, "inputs");
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    inputs.emplace_back(trim(std::string_view(text).substr(at, end - at)));
-    at = end + 1;
-  }
-  return inputs;
+  return split_list(text_of(section, "inputs"));
+}
+
+/// Returns the section of the first input; null if there is none.
+const IniSection* first_input(const IniFile& file, const IniSection& section) {
+  const std::vector<std::string> inputs = inputs_of(section);
+  return inputs.empty() ? nullptr : file.find(inputs[0]);
 }
 
 std::vector<Ending> find_endings(const IniFile& definition) {
@@ -81,10 +81,27 @@ void replace(IniFile& file, const std::string& section, const std::string& text)
   file = with_section(file, section, text, known);
 }
 
-/// Returns a number with three digits, as a person would write it.
-std::string short_number(double value) {
-  return format_number(to_number<double>(fmt::format("{:.3g}", value)).value_or(value));
+/// Returns a number with so many digits, as a person would write it.
+std::string short_number(double value, int digits = 3) {
+  return format_number(to_number<double>(fmt::format("{:.{}g}", value, digits)).value_or(value));
 }
+
+/// Returns the power of ten of the first digit of a number that is not 0.
+int exponent_of(double value) { return static_cast<int>(std::floor(std::log10(std::abs(value)))); }
+
+/// The numbers of a fit, as a net has them. A fit that is read from the net is written in the same way.
+struct WrittenFit {
+  std::string deviation, scale;  ///< three digits, and three of the inverse of these
+  std::string mean;              ///< exact to the second digit of the deviation
+
+  explicit WrittenFit(const LabelFit& fit) : deviation(short_number(fit.deviation)) {
+    const double written = to_number<double>(deviation).value_or(fit.deviation);
+    scale = short_number(1 / written);
+    constexpr int kMost = std::numeric_limits<double>::max_digits10;
+    const int digits = fit.mean == 0 ? 0 : exponent_of(fit.mean) - exponent_of(written) + 2;
+    mean = digits < 1 ? "0" : short_number(fit.mean, std::min(digits, kMost));
+  }
+};
 
 void end_with_tags(IniFile& file, const Ending& end, const std::string& targets) {
   replace(file, end.probs,
@@ -100,13 +117,12 @@ void end_with_numbers(IniFile& file, const Ending& end, const std::string& numbe
   const std::string cost = end.cost == kLogprob ? kSquares : end.cost;
   const std::string difference =
       free_name(file, end.cost == kLogprob ? "difference" : end.cost + ".difference");
-  const std::string scale = short_number(1 / fit.deviation);
-  const std::string linear =
-      fmt::format("neuron=linear[{},{}]", short_number(fit.deviation), short_number(fit.mean));
+  const WrittenFit written(fit);
+  const std::string linear = fmt::format("neuron=linear[{},{}]", written.deviation, written.mean);
   replace(file, end.probs,
           section_text(predicted, {"type=neuron", linear, "inputs=" + end.outputs}, *file.find(end.probs)) +
               fmt::format("\n\n[{}]\ntype=eltsum\ninputs={},{}\ncoeffs={},-{}", difference, predicted,
-                          numbers, scale, scale));
+                          numbers, written.scale, written.scale));
   replace(file, end.cost,
           section_text(cost, {"type=cost.sum2", "inputs=" + difference}, *file.find(end.cost)));
 }
@@ -124,17 +140,17 @@ struct Moments {
 
 }  // namespace
 
-LabelFit label_fit(const Provider& provider, const BatchRange& range) {
+LabelFit label_fit(const Provider& provider, const std::optional<BatchRange>& range) {
   LabelFit fit;
   const std::vector<MatrixInfo>& matrices = provider.matrices();
   fit.kind = label_kind(matrices);
-  if (fit.kind != LabelKind::numbers) return fit;
+  if (fit.kind != LabelKind::numbers || !range) return fit;
   constexpr std::int64_t kTogether = 128;
   const auto stride = static_cast<std::size_t>(matrices[1].image_bytes() * provider.views());
   const ImageShare nobody{{}, {false}};
   Moments all;
   std::vector<Moments> each(static_cast<std::size_t>(element_count(matrices[1].dims)));
-  for (int batch = range.first; batch <= range.last; ++batch) {
+  for (int batch = range->first; batch <= range->last; ++batch) {
     for (LoadRequest request{batch, 0, 0, kTogether, &nobody};; request.first += kTogether) {
       const DataBatch piece = provider.read(request, {});
       const std::vector<std::byte>& rows = piece.matrices.at(1);
@@ -160,8 +176,7 @@ LabelFit label_fit(const Provider& provider, const BatchRange& range) {
     if (own > 0 && own < fit.deviation / kUnlike)
       fit.warning = fmt::format(
           "warning: the deviation of the number '{}' is {}, and that of all numbers together {}, so it "
-          "hardly "
-          "counts; bring the numbers to like sizes in the table",
+          "hardly counts; bring the numbers to like sizes in the table",
           names[i], short_number(own), short_number(fit.deviation));
   }
   return fit;
@@ -173,9 +188,9 @@ LabelFit label_fit(const IniFile& definition) {
     const std::string type = text_of(cost, "type");
     if (type == "cost.bce") fit.kind = LabelKind::tags;
     if (type != "cost.sum2") continue;
-    const IniSection* const difference = definition.find(inputs_of(cost)[0]);
+    const IniSection* const difference = first_input(definition, cost);
     const IniSection* const predicted =
-        difference == nullptr ? nullptr : definition.find(inputs_of(*difference)[0]);
+        difference == nullptr ? nullptr : first_input(definition, *difference);
     constexpr std::string_view kLinear = "linear[";
     const std::string neuron = predicted == nullptr ? "" : text_of(*predicted, "neuron");
     const std::size_t comma = neuron.find(',');
@@ -210,8 +225,9 @@ std::string fit_definition(IniFile& definition, const LabelFit& fit) {
       end_with_numbers(definition, end, labels->second, fit);
   }
   if (tags) return "a logistic output for each tag and cost.bce";
-  return fmt::format("{} times its outputs plus {} and cost.sum2, a regression", short_number(fit.deviation),
-                     short_number(fit.mean));
+  const WrittenFit written(fit);
+  return fmt::format("{} times its outputs plus {} and cost.sum2, a regression", written.deviation,
+                     written.mean);
 }
 
 void fit_parameters(IniFile& parameters, const IniFile& definition) {

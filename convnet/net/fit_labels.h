@@ -9,6 +9,7 @@
 //   inputs=labels,probs
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct LabelFit {
 };
 
 /// Returns the fit for a data set. Reads the numbers of the images of `range`, but no pixels where the
-/// provider can read numbers alone. Throws like Provider::read().
-LabelFit label_fit(const Provider& provider, const BatchRange& range);
+/// provider can read numbers alone; without a range, numbers are taken for ones of mean 0 and deviation 1.
+/// Throws like Provider::read().
+LabelFit label_fit(const Provider& provider, const std::optional<BatchRange>& range);
 
 /// Returns the fit that fit_definition() gave a definition.
 LabelFit label_fit(const IniFile& definition);

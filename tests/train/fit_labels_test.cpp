@@ -1,7 +1,10 @@
 // The ends that nets of the program get for tags and numbers.
 #include "convnet/net/fit_labels.h"
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
+#include <span>
 
 #include "convnet/base/file.h"
 #include "convnet/graph/graph.h"
@@ -24,6 +27,34 @@ std::vector<MatrixInfo> data_with(LabelKind kind, const Dims& image) {
   }
   return matrices;
 }
+
+/// Images with these numbers, in one batch.
+class NumberedImages final : public Provider {
+ public:
+  NumberedImages(std::vector<std::string> names, std::vector<float> numbers) : numbers_(std::move(numbers)) {
+    matrices_ = {{"data", {1, 1, 1}, DataType::u8},
+                 {"numbers", {std::ssize(names)}, DataType::f32, 0, std::move(names)}};
+  }
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+  void check_range(const BatchRange&, const std::string&) const override {}
+  std::int64_t images_in(int) const override {
+    return std::ssize(numbers_) / element_count(matrices_[1].dims);
+  }
+  bool has_mean() const override { return false; }
+  PixelStatistics statistics(const BatchRange&) const override { return {}; }
+  DataBatch read(const LoadRequest& request, const PixelStatistics&) const override {
+    DataBatch all;
+    all.images = images_in(1);
+    all.matrices.emplace_back(static_cast<std::size_t>(all.images));
+    const auto bytes = std::as_bytes(std::span(numbers_));
+    all.matrices.emplace_back(bytes.begin(), bytes.end());
+    return piece_of(all, request.first, request.count);
+  }
+
+ private:
+  std::vector<MatrixInfo> matrices_;
+  std::vector<float> numbers_;
+};
 
 std::string cost_types(const Graph& graph) {
   std::string types;
@@ -73,6 +104,74 @@ TEST_CASE("all nets that take the number of classes from the data end for tags a
     }
   }
   CHECK(nets > 20);
+}
+
+TEST_CASE("the end for numbers that a net has fits the original net in the same way") {
+  const std::string text =
+      "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n[fc]\ntype=fc\ninputs=data\noutputs=1\n"
+      "[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+  const auto fitted = [&](const LabelFit& fit) {
+    Diagnostics diagnostics;
+    IniFile net = parse_ini("net.cfg", text, diagnostics);
+    CHECK_FALSE(fit_definition(net, fit).empty());
+    CHECK_NOTHROW(diagnostics.throw_if_errors());
+    return net;
+  };
+  for (const double deviation : {12.34, 15.27, 1.004, 0.02999, 9.996, 1234567.0, 1e-9})
+    for (const double mean : {0.0, 0.004, -7.77777, 99.96, 101325.0, -123456.789, 1e15 / 3}) {
+      INFO(deviation << " " << mean);
+      const IniFile once = fitted({LabelKind::numbers, mean, deviation});
+      const LabelFit seen = label_fit(once);
+      CHECK(fitted(seen).text == once.text);
+      CHECK(seen.deviation == Approx(deviation).epsilon(0.01));
+      CHECK(seen.mean == Approx(mean).margin(0.1 * deviation).epsilon(1e-12));
+    }
+  // The mean is as exact as the deviation asks for, and no more.
+  CHECK_THAT(fitted({LabelKind::numbers, 101325, 20}).text, Catch::Contains("neuron=linear[20,101325]\n"));
+  CHECK_THAT(fitted({LabelKind::numbers, 101325.678, 12.34}).text,
+             Catch::Contains("neuron=linear[12.3,101326]\n") && Catch::Contains("coeffs=0.0813,-0.0813\n"));
+  CHECK_THAT(fitted({LabelKind::numbers, 0.04, 12.34}).text, Catch::Contains("neuron=linear[12.3,0]\n"));
+}
+
+TEST_CASE("the fit for numbers has their mean and deviation, and warns of unlike ones") {
+  const BatchRange range{1, 1};
+  const LabelFit fit = label_fit(NumberedImages({"x", "y"}, {1, 3, 5, 7, 3, 5}), range);
+  CHECK(fit.kind == LabelKind::numbers);
+  CHECK(fit.mean == Approx(4));
+  CHECK(fit.deviation == Approx(std::sqrt(22.0 / 6)));
+  CHECK(fit.warning.empty());
+  // Many images come in several pieces.
+  std::vector<float> many;
+  for (int i = 0; i < 1000; ++i) many.push_back(static_cast<float>(i % 2 == 0 ? 8 : 12));
+  const LabelFit pieces = label_fit(NumberedImages({"x"}, many), range);
+  CHECK(pieces.mean == Approx(10));
+  CHECK(pieces.deviation == Approx(2));
+  // Numbers that are all the same have no deviation.
+  const LabelFit same = label_fit(NumberedImages({"x"}, {5, 5, 5}), range);
+  CHECK(same.mean == 5);
+  CHECK(same.deviation == 1);
+  CHECK(same.warning.empty());
+
+  const LabelFit unlike = label_fit(NumberedImages({"age", "income"}, {1, 1000, 2, 9000, 3, 5000}), range);
+  CHECK_THAT(unlike.warning,
+             Catch::StartsWith("warning: the deviation of the number 'age' is 0.816, and that of all numbers "
+                               "together ") &&
+                 Catch::EndsWith(", so it hardly counts; bring the numbers to like sizes in the table"));
+
+  // A number that is not finite is reported when the net reads it.
+  const float infinite = std::numeric_limits<float>::infinity();
+  for (const float wrong : {infinite, -infinite, std::numeric_limits<float>::quiet_NaN()}) {
+    const LabelFit bad = label_fit(NumberedImages({"x"}, {1, wrong, 3}), range);
+    CHECK(bad.kind == LabelKind::numbers);
+    CHECK(bad.mean == 0);
+    CHECK(bad.deviation == 1);
+    CHECK(bad.warning.empty());
+  }
+  // Without a range, the kind alone is known.
+  const LabelFit blind = label_fit(NumberedImages({"x"}, {5, 6}), std::nullopt);
+  CHECK(blind.kind == LabelKind::numbers);
+  CHECK(blind.mean == 0);
+  CHECK(blind.deviation == 1);
 }
 
 TEST_CASE("a net for classes stays as it is") {
