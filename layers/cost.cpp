@@ -127,21 +127,28 @@ std::string classes_text(const std::vector<std::string>& names) {
   return "; the classes are " + join(first) + (names.size() > kMost ? ", …" : "");
 }
 
+/// Returns what is wrong with labels that are not classes.
+std::string why_not_classes(const LayerInput& labels) {
+  if (!labels.matrix || *labels.matrix == 0 || labels.shape.image)
+    return "the first input must be labels, a data layer with dataIdx=1; '" + labels.name + "' is of type '" +
+           labels.type + "'";
+  if (*labels.matrix > 1)
+    return "needs classes, a data layer with dataIdx=1, but '" + labels.name +
+           "' holds a number for each class or tag (dataIdx=" + std::to_string(*labels.matrix) +
+           "), which cost.bce and cost.crossent read";
+  return "needs classes, but '" + labels.name +
+         "' holds numbers, for a regression; a net for numbers ends in cost.sum2 of the difference "
+         "(docs/data.md, Several tags, or numbers), and nets that come with convnet (--layer-def resnet18) "
+         "get such an end by themselves";
+}
+
 std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSource& source) {
   CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const LayerInput& labels = source.inputs[0];
   const LayerInput& probs = source.inputs[1];
   if (labels.classes == 0) {
-    const bool numbers = labels.type == "data" && !labels.shape.image;
-    source.error("inputs",
-                 numbers
-                     ? "needs classes, but '" + labels.name +
-                           "' holds numbers, for a regression; a net for numbers ends in cost.sum2 of the "
-                           "difference (docs/data.md, Several tags, or numbers), and nets that come with "
-                           "convnet (--layer-def resnet18) get such an end by themselves"
-                     : "the first input must be labels, a data layer with dataIdx=1; '" + labels.name +
-                           "' is of type '" + labels.type + "'");
+    source.error("inputs", why_not_classes(labels));
     return nullptr;
   }
   if (!reads_softmax(source)) return nullptr;

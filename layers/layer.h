@@ -154,6 +154,7 @@ struct LayerInput {
   std::string type;  ///< type of the layer
   LayerFunction function = LayerFunction::other;
   std::int64_t classes = 0;                   ///< Layer::label_classes
+  std::optional<int> matrix = {};             ///< DataFacts::matrix; nullopt for other layers than data
   std::vector<std::string> class_names = {};  ///< the names of these classes, or none
   std::string flat_because = {};              ///< LayerFacts::flat_because
 };

@@ -380,6 +380,7 @@ class SectionReader {
       const std::int64_t classes = input.layer->label_classes();
       source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
       source.inputs.back().flat_because = input.layer->facts.flat_because;
+      if (const auto& data = input.layer->facts.data; data) source.inputs.back().matrix = data->matrix;
       if (classes > 0)
         source.inputs.back().class_names =
             class_names_.at(static_cast<std::size_t>(input.layer->facts.data->matrix));
