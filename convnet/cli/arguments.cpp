@@ -69,7 +69,9 @@ std::string argument_hint(const std::string& word, const std::vector<std::string
     fs::directory_iterator at(parent.empty() ? "." : parent, error);
     for (const fs::directory_iterator end; !error && at != end && folders.size() < kMost; at.increment(error))
       if (is_folder(at->path().string())) folders.push_back((parent / at->path().filename()).string());
-    return "there is no such file or folder" + did_you_mean(word, folders);
+    const std::string close = did_you_mean(word, folders);
+    return "there is no such file or folder" +
+           (close.empty() ? "; photos are given as a folder or a tar, and --help lists the options" : close);
   }
   return "--help lists what there is";
 }

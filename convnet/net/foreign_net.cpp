@@ -86,7 +86,8 @@ std::string foreign_net(std::string_view bytes, CfgFile wanted) {
            (format->kind == FileKind::importable || of_weights ? "; " + cure : "");
   }
   if (is_darknet(bytes))
-    return "is a cfg of Darknet; convnet import makes a net of it and its weights (docs/import.md)" +
+    return "is a cfg of Darknet; convnet import FILE.cfg --weights FILE.weights makes a net of it "
+           "(docs/import.md)" +
            translated("darknet", wanted);
   if (is_prototxt(bytes)) return "is a prototxt, as of Caffe" + translated("caffe", wanted);
   if (is_caffe_solver(bytes)) return "is a solver of Caffe" + translated("caffe", wanted);

@@ -31,6 +31,9 @@ double linear(double x) { return x; }
 double leaky(double x) { return x > 0 ? x : 0.1 * x; }
 double mish(double x) { return x * std::tanh(std::log1p(std::exp(x))); }
 double swish(double x) { return x / (1 + std::exp(-x)); }
+double elu(double x) { return x >= 0 ? x : std::exp(x) - 1; }
+double selu(double x) { return 1.0507009873554805 * (x >= 0 ? x : 1.6732632423543772 * (std::exp(x) - 1)); }
+double relu6(double x) { return std::min(std::max(x, 0.0), 6.0); }
 
 /// A net as Darknet computes it. Each layer draws random weights when it computes the first image, which are
 /// then those of the weights file.
@@ -130,9 +133,8 @@ class DarknetNet {
   std::size_t next_ = 0;
 };
 
-/// Darknet's maximum: `size - 1` pixels of border, the smaller half of them above and left.
-Maps maximum(Maps in, int size, int stride) {
-  const int border = size - 1;
+/// Darknet's maximum, with so many pixels of border, the smaller half of them above and left.
+Maps maximum(Maps in, int size, int stride, int border) {
   Maps out = maps_of(in.c, (in.h + border - size) / stride + 1, (in.w + border - size) / stride + 1);
   for (int c = 0; c < in.c; ++c)
     for (int y = 0; y < out.h; ++y)
@@ -146,6 +148,26 @@ Maps maximum(Maps in, int size, int stride) {
         out.at(c, y, x) = most;
       }
   return out;
+}
+
+Maps maximum(const Maps& in, int size, int stride) { return maximum(in, size, stride, size - 1); }
+
+Maps sum_of(Maps a, const Maps& b) {
+  for (std::size_t i = 0; i < a.x.size(); ++i) a.x[i] += b.x[i];
+  return a;
+}
+
+/// The second half of the maps.
+Maps second_half(const Maps& in) {
+  const auto half = static_cast<std::ptrdiff_t>(in.x.size() / 2);
+  return {in.c / 2, in.h, in.w, {in.x.begin() + half, in.x.end()}};
+}
+
+std::vector<double> softmax_of(std::vector<double> scores) {
+  double all = 0;
+  for (double& score : scores) all += score = std::exp(score);
+  for (double& score : scores) score /= all;
+  return scores;
 }
 
 Maps joined(const Maps& a, const Maps& b) {
@@ -180,26 +202,59 @@ std::string cfg_text() {
 std::vector<double> computed(DarknetNet& net, const Maps& image) {
   net.begin();
   const Maps first = net.conv(image, 8, 3, 1, 1, 1, true, leaky);
-  Maps sum = net.conv(maximum(first, 2, 1), 8, 1, 1, 0, 1, false, linear);
-  for (std::size_t i = 0; i < sum.x.size(); ++i) sum.x[i] = std::max(0.0, sum.x[i] + first.x[i]);
-  const auto half = static_cast<std::ptrdiff_t>(sum.x.size() / 2);
-  const Maps group{4, sum.h, sum.w, {sum.x.begin() + half, sum.x.end()}};
-  const Maps low = maximum(net.conv(group, 8, 3, 2, 1, 2, true, mish), 3, 2);
+  Maps sum = sum_of(net.conv(maximum(first, 2, 1), 8, 1, 1, 0, 1, false, linear), first);
+  for (double& x : sum.x) x = std::max(0.0, x);
+  const Maps low = maximum(net.conv(second_half(sum), 8, 3, 2, 1, 2, true, mish), 3, 2);
   const Maps eighth = maximum(net.conv(low, 4, 2, 1, 1, 1, false, swish), 2, 2);
   const Maps tenth = net.conv(eighth, 6, 1, 1, 0, 1, false, [](double x) { return 1 / (1 + std::exp(-x)); });
   const Maps hidden = net.connected(joined(tenth, eighth), 6, true, [](double x) { return std::tanh(x); });
-  std::vector<double> p = net.connected(hidden, 5, false, linear).x;
-  double all = 0;
-  for (double& score : p) all += score = std::exp(score);
-  for (double& score : p) score /= all;
-  return p;
+  return softmax_of(net.connected(hidden, 5, false, linear).x);
 }
+
+/// The sections that computed_sums() computes.
+std::string sums_text() {
+  return "[net]\nwidth=9\nheight=7\nchannels=3\n"
+         "[convolutional]\nfilters=4\nsize=3\npad=1\nactivation=elu\n"  // 0
+         "[convolutional]\nfilters=4\nactivation=selu\n"                // 1
+         "[convolutional]\nfilters=4\nactivation=relu6\n"               // 2
+         "[shortcut]\nfrom=-2,0\nactivation=linear\n"                   // 3
+         "[maxpool]\nsize=3\nstride=2\npadding=3\n"                     // 4
+         "[convolutional]\nfilters=6\nactivation=linear\n"              // 5
+         "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n"                // 6
+         "[avgpool]\n[connected]\noutput=5\nactivation=linear\n[softmax]\n";
+}
+
+/// Returns the probabilities of an image.
+std::vector<double> computed_sums(DarknetNet& net, const Maps& image) {
+  net.begin();
+  const Maps zeroth = net.conv(image, 4, 3, 1, 1, 1, false, elu);
+  const Maps first = net.conv(zeroth, 4, 1, 1, 0, 1, false, selu);
+  const Maps second = net.conv(first, 4, 1, 1, 0, 1, false, relu6);
+  const Maps fourth = maximum(sum_of(sum_of(second, first), zeroth), 3, 2, 3);
+  const Maps fifth = net.conv(fourth, 6, 1, 1, 0, 1, false, linear);
+  const Maps both = joined(second_half(fifth), second_half(fourth));
+  Maps means = maps_of(both.c, 1, 1);
+  const int pixels = both.h * both.w;
+  for (std::size_t i = 0; i < both.x.size(); ++i)
+    means.x[i / static_cast<std::size_t>(pixels)] += both.x[i] / pixels;
+  return softmax_of(net.connected(means, 5, false, linear).x);
+}
+
+/// A cfg, what it computes, and the largest pixel of its images.
+struct DarknetCase {
+  std::string cfg;
+  std::vector<double> (*probabilities)(DarknetNet&, const Maps&);
+  float most;
+};
 
 }  // namespace
 
 TEST_CASE("a net of Darknet is imported and computes what plain loops do") {
   constexpr int kImages = 6, kPixels = 3 * 7 * 9;
   const Workshop shop;
+  const DarknetCase c =
+      GENERATE(DarknetCase{cfg_text(), computed, 1}, DarknetCase{sums_text(), computed_sums, 8});
+  INFO(c.cfg);
   DarknetNet net;
   std::string pixels;
   std::vector<std::vector<double>> expected;
@@ -207,14 +262,14 @@ TEST_CASE("a net of Darknet is imported and computes what plain loops do") {
   for (int n = 0; n < kImages; ++n) {
     Maps image = maps_of(3, 7, 9);
     for (int i = 0; i < kPixels; ++i) {
-      const float pixel = std::uniform_real_distribution<float>(0, 1)(random);
+      const float pixel = std::uniform_real_distribution<float>(0, c.most)(random);
       image.x[static_cast<std::size_t>(i)] = pixel;
       append(pixels, pixel);
     }
-    expected.push_back(computed(net, image));
+    expected.push_back(c.probabilities(net, image));
   }
   write_file(shop / "x.npy", npy_file("<f4", "6, 3, 7, 9", pixels));
-  write_file(shop / "x.cfg", cfg_text());
+  write_file(shop / "x.cfg", c.cfg);
   for (const std::int32_t version : {1, 2, 1002}) {
     INFO(version);
     write_file(shop / "x.weights", darknet_weights(net.numbers(version > 1000), version));
@@ -238,17 +293,19 @@ TEST_CASE("import says which files a net of Darknet needs") {
   const Workshop shop;
   write_file(shop / "x.cfg", cfg_text());
   check_refused({"import", shop / "x.cfg"}, shop / "x.cfg: its weights are not in " + (shop / "x.weights") +
-                                                "; --weights names their file");
-  check_refused(
-      {"import", shop.definition_path()},
-      shop.definition_path() + ": is no net of Darknet, which begins with [net], and no ONNX model");
+                                                "; type convnet import " + (shop / "x.cfg") +
+                                                " --weights FILE.weights");
+  check_refused({"import", shop.definition_path()},
+                shop.definition_path() +
+                    ": is no net of Darknet, which begins with [net]; convnet import reads FILE.onnx, or "
+                    "FILE.cfg of Darknet");
   check_refused({"import", shop / "x.weights"},
                 "type convnet import " + (shop / "x.cfg") + " --weights " + (shop / "x.weights"));
   check_refused({"import", shop / "x.onnx", "--weights", shop / "x.weights"},
                 "--weights is for nets of Darknet, whose names end in .cfg");
   check_refused({"--layer-def", shop / "x.cfg", "--layer-params", shop / "x.cfg", "--data-provider",
                  "dummy-3x9x9-5", "--train-range", "1", "--test-range", "2", "--save-file", shop / "run"},
-                "convnet import");
+                "is a cfg of Darknet; convnet import FILE.cfg --weights FILE.weights makes a net of it");
 }
 
 }  // namespace convnet
