@@ -319,8 +319,47 @@ TEST_CASE("a net that comes with the program is a regression if the photos have 
                                           "regression; a net for numbers ends in cost.sum2"));
 }
 
+TEST_CASE("a regression goes on whatever the deviation of its numbers") {
+  const TaggedPhotos photos;
+  // Their deviation is about 12, whose inverse has other digits than that of the written 12.
+  const std::string table = table_of("photo,age\n", [](std::size_t i) { return std::to_string(i); });
+  const Args numbers = {"--label-kind", "numbers"};
+  run_well(with_ready_net(photos, table, numbers + Args{"--epochs", "1"}));
+  const Outcome again = run_well(with_ready_net(photos, table, numbers + Args{"--epochs", "2"}));
+  CHECK_THAT(again.err, !Catch::Contains("differs from it"));
+  const Outcome loaded = run_well({"--load-file", photos.folder / "ready", "--epochs", "3"});
+  CHECK_THAT(loaded.err, !Catch::Contains("differs from it"));
+  CHECK_THAT(loaded.err, !Catch::Contains("which has changed"));
+  const auto predicted = nlohmann::json::parse(
+      run_well({"predict", photos.folder / "ready", photos.photo(1), "--json", "1"}).out);
+  CHECK(predicted["files"][0]["numbers"]["age"].is_number());
+}
+
+TEST_CASE("cost.logreg says which labels it needs") {
+  const TaggedPhotos photos;
+  const std::string net =
+      net_of(2, "",
+             "[labels]\ntype=data\ndataIdx=2\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\n"
+             "type=cost.logreg\ninputs=labels,probs\n");
+  const std::string message =
+      "layer 'logprob': needs classes, a data layer with dataIdx=1, but 'labels' holds a number for each "
+      "class or tag (dataIdx=2), which cost.bce and cost.crossent read";
+  const Outcome classes = photos.train(net, kRates + "[logprob]\ncoeff=1\n", "photo,class\n",
+                                       [](std::size_t i) { return i % 2 == 0 ? "a" : "b"; });
+  CHECK(classes.code == 2);
+  CHECK_THAT(classes.err, Catch::Contains(message));
+  const Outcome tags = photos.train(net, kRates + "[logprob]\ncoeff=1\n", "photo,tags\n",
+                                    [](std::size_t i) { return i % 2 == 0 ? "a" : "a;b"; });
+  CHECK(tags.code == 2);
+  CHECK_THAT(tags.err, Catch::Contains(message));
+}
+
 TEST_CASE("train names a folder like one that is not there") {
   const TaggedPhotos photos;
+  check_refused(
+      {"train", "xyzzy-of-nobody", "--layer-def", "small"},
+      "unexpected argument 'xyzzy-of-nobody'; there is no such file or folder; photos are given as a "
+      "folder or a tar, and --help lists the options");
   check_refused({"train", photos.folder / "fotos", "--layer-def", "small"},
                 "unexpected argument '" + (photos.folder / "fotos") +
                     "'; there is no such file or folder; did you "

@@ -457,6 +457,46 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   CHECK(bad.err.find("what was learned until then is saved in") != std::string::npos);
 }
 
+TEST_CASE("a net by its name learns tags and numbers in several processes") {
+  using namespace image_sets;
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "photos");
+  const std::vector<Item> items = photographs(40, 4, 20);
+  std::string tags = "photo,tags\n", numbers = "photo,x,y\n";
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string name = std::to_string(i);
+    write_file(folder / "photos/" + name + ".jpg", items[i].bytes);
+    tags += name + (i % 3 == 0 ? ",\n" : i % 3 == 1 ? ",sea\n" : ",sea;warm\n");
+    numbers += name + "," + name + "," + std::to_string(90 - i) + "\n";
+  }
+  for (const auto& [kind, table] : std::map<std::string, std::string>{{"tags", tags}, {"numbers", numbers}}) {
+    INFO(kind);
+    const std::string labels = folder / kind + ".csv", file = "/best.safetensors";
+    write_file(labels, table);
+    const auto args = [&](const std::string& into, const std::string& gpus) {
+      return Args{"train",        folder / "photos",
+                  "--labels",     labels,
+                  "--layer-def",  "small",
+                  "--image-size", "20",
+                  "--inner-size", "16",
+                  "--epochs",     "2",
+                  "--parallel",   "data",
+                  "--gpu",        gpus,
+                  "--device",     "cpu",
+                  "--threads",    gpus == "0" ? "1" : "2",
+                  "--save-file",  folder / kind + into};
+    };
+    const Outcome one = run_well(args("-one", "0,1"));
+    const Outcome several = mpirun_well(launched(2, args("-several", "0")));
+    CHECK(count(several.err, "Note: the data set has " + kind + ", so the net ends in ") == 1);
+    CHECK(read_checkpoint(folder / kind + "-several" + file).definition_text ==
+          read_checkpoint(folder / kind + "-one" + file).definition_text);
+    check_equal_tensors(folder / kind + "-several" + file, folder / kind + "-one" + file);
+    // The same command goes on.
+    mpirun_well(launched(2, args("-several", "0") + Args{"--epochs", "3"}));
+  }
+}
+
 TEST_CASE("processes choose one minibatch together") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
