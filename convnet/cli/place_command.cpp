@@ -8,6 +8,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
@@ -194,6 +195,7 @@ const std::vector<OptionSpec>& place_command_options() { return options_of_place
 
 void place_command(const std::vector<std::string>& args) {
   OptionTexts texts = parse_training_line("place", args).used;
+  const bool by_name = names_ready_net(texts);
   add_parameters(texts);
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
@@ -204,10 +206,16 @@ void place_command(const std::vector<std::string>& args) {
     options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
+  options.data.hold_out = true;  // as in training without ranges of batches
   const auto provider = open_provider(options.data, options.step.seed);
-  const std::optional<BatchSplit> split = provider->split();
+  std::optional<BatchRange> trained;
+  if (const std::optional<BatchSplit> split = provider->split(); split) trained = split->train;
   LabelFit labels;
-  if (split && is_ready_net(options.files)) labels = label_fit(*provider, split->train);
+  if (is_ready_net(options.files)) labels = label_fit(*provider, trained);
+  if (by_name && trained) {
+    const std::string note = choose_small_minibatch(options.step, texts, image_count(*provider, *trained));
+    if (!note.empty()) fmt::print(stderr, "{}\n", note);
+  }
   const NetFiles files = read_net_files(options.files, labels, diagnostics);
   diagnostics.throw_if_errors();
   const auto limit = static_cast<std::int64_t>(options.memory_limit * kMebibyte);

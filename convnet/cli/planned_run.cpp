@@ -6,6 +6,7 @@
 #include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
+#include "convnet/net/find_net.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/net_weights.h"
@@ -79,6 +80,11 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   bool knows_batches = data_first && open_planned_data(run);
   read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
   if (!data_first) knows_batches = open_planned_data(run);
+  if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {
+    const std::string note = choose_small_minibatch(run.options.step, run.texts,
+                                                    image_count(*run.provider, run.options.data.train_range));
+    if (!note.empty()) fmt::print(stderr, "{}\n", note);
+  }
   return knows_batches;
 }
 

@@ -20,7 +20,8 @@ RequestedRun planned_run(const TrainingLine& line);
 /// whether they are batches of the data set; else images come from random data that no option divides into
 /// batches. The net of a checkpoint needs neither the files nor the data set that it was trained with: unless
 /// the command line names the data set or batches of it, random data of the same shapes replaces the data
-/// set.
+/// set. Chooses the minibatch as training does if the run names only a net and its data, and prints a line
+/// about it on stderr.
 bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics);
 
 /// Builds the graph of the net. With --parallel auto, layers run where they did in the checkpoint's run if

@@ -61,10 +61,8 @@ struct Question {
 }  // namespace
 
 LargestBatches largest_batches(const Provider& provider, const DataOptions& data) {
-  LargestBatches largest{largest_batch(provider, data.train_range), largest_batch(provider, data.test_range)};
-  for (int batch = data.train_range.first; batch <= data.train_range.last; ++batch)
-    largest.epoch += provider.images_in(batch);
-  return largest;
+  return {largest_batch(provider, data.train_range), largest_batch(provider, data.test_range),
+          image_count(provider, data.train_range)};
 }
 
 MachineMemory free_memory_of(const DeviceOptions& devices, int used, const Processes* processes) {
@@ -131,6 +129,16 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
       largest.epoch > 0 && steps < kFewSteps)
     note += fmt::format("; an epoch has only {} of them, and learns more from smaller ones", steps);
   return found * replicas;
+}
+
+std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images) {
+  if (texts.contains("mini")) return "";
+  constexpr int kFewest = 16, kSteps = 20;
+  const int usual = step.mini;
+  while (step.mini > kFewest && images < std::int64_t{kSteps} * step.mini) step.mini /= 2;
+  texts["mini"] = std::to_string(step.mini);
+  if (step.mini == usual) return "";
+  return fmt::format("Not given, and chosen for {} images: --mini {}", images, step.mini);
 }
 
 }  // namespace convnet

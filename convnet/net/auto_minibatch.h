@@ -1,4 +1,5 @@
-// --mini auto: the program chooses the largest minibatch that fits the memory.
+// Minibatches that the program chooses: with --mini auto the largest one that fits the memory, and a small
+// one for few images.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +36,9 @@ void check_auto_minibatch(const StepOptions& step, const DeviceOptions& devices)
 int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceOptions& devices,
                      StepOptions step, const MachineMemory& memory, const LargestBatches& largest,
                      std::string& note, Processes* processes = nullptr);
+
+/// Chooses the minibatch of a new run that names only a net and its data, if `texts` has none: an epoch of
+/// few images has several steps then. Returns a note about it; "" if --mini stays as it is.
+std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images);
 
 }  // namespace convnet

@@ -164,6 +164,12 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                      why);
 }
 
+std::int64_t image_count(const Provider& provider, const BatchRange& range) {
+  std::int64_t images = 0;
+  for (int batch = range.first; batch <= range.last; ++batch) images += provider.images_in(batch);
+  return images;
+}
+
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
   std::int64_t images = 0;
   for (int batch = range.first; batch <= range.last; ++batch)

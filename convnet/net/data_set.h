@@ -36,6 +36,8 @@ bool names_ranges(const OptionTexts& texts);
 /// batches.
 std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 
+/// Returns the number of images in `range`, as the data set tells before it is read.
+std::int64_t image_count(const Provider& provider, const BatchRange& range);
 /// Returns the number of images of the largest batch in `range`.
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
 /// Returns the number of rows that a test computes at once: all views of whole images, at most `mini` rows or

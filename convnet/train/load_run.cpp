@@ -91,7 +91,8 @@ std::string choose_defaults(LoadedRun& run) {
   if (run.by_name && !run.texts.contains("keep-best")) {
     std::string& watched = options.checkpoints.keep_best;
     watched = find_watched_cost("", run.graph).layer;
-    // Where most images lack most tags, few outputs are wrong of a net that has learned nothing.
+    // Where most images lack most tags, a net that has learned nothing gets few outputs wrong, so the error
+    // says little; the cost is watched instead.
     if (run.graph.find(watched)->layer->facts.cost->labels == CostLabels::numbers) watched += ".cost";
   }
   const std::string comparing = compares_tests(options);
@@ -102,7 +103,7 @@ std::string choose_defaults(LoadedRun& run) {
   };
   if (run.by_name && run.texts.try_emplace("keep-best", options.checkpoints.keep_best).second)
     chosen.push_back("--keep-best " + options.checkpoints.keep_best);
-  // A cost of squares has gradients of any length, and rates are made for costs of probabilities.
+  // A cost of squares has gradients of any norm, and rates are made for costs of probabilities.
   constexpr int kClipNorm = 1;
   if (run.by_name && label_kind(run.provider->matrices()) == LabelKind::numbers &&
       choose("clip-norm", kClipNorm)) {
@@ -252,8 +253,7 @@ void load_data(LoadedRun& run) {
   if (run.options.tests.only_tests()) return;
   const DataOptions& data = run.options.data;
   run.provider->check_labels(data.test_range);
-  for (int batch = data.train_range.first; batch <= data.train_range.last; ++batch)
-    run.train_images += run.provider->images_in(batch);
+  run.train_images = image_count(*run.provider, data.train_range);
   if (!run.checkpoint) return;
   const std::int64_t before = run.checkpoint->train_images;
   if (before > 0 && before != run.train_images && run.checkpoint->train_range == data.train_range)
@@ -275,17 +275,6 @@ void choose_mini(LoadedRun& run, Processes* processes) {
                                            largest_batches(*run.provider, run.options.data), note, processes);
   run.texts["mini"] = std::to_string(run.options.step.mini);
   add_note(run.notes, note);
-}
-
-/// Chooses the minibatch of a run that names only a net and its data. An epoch of few images has several
-/// steps then.
-void choose_small_mini(LoadedRun& run) {
-  if (!run.by_name || run.checkpoint || run.texts.contains("mini")) return;
-  constexpr int kFewest = 16, kSteps = 20;
-  int& mini = run.options.step.mini;
-  while (mini > kFewest && run.train_images < std::int64_t{kSteps} * mini) mini /= 2;
-  if (!run.texts.try_emplace("mini", std::to_string(mini)).second) return;
-  add_note(run.notes, fmt::format("Not given, and chosen for {} images: --mini {}", run.train_images, mini));
 }
 
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
@@ -378,7 +367,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   if (!data_first) load_data(run);
-  choose_small_mini(run);
+  if (run.by_name && !run.checkpoint)
+    add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images));
   make_graph(run, processes, diagnostics);
   if (run.options.trains()) choose_tests(run);
   run.saved_options = saved_of(run.texts);

@@ -1,6 +1,8 @@
 // --mini auto: the largest minibatch that fits the memory and the data set.
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "convnet/net/auto_minibatch.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -41,6 +43,50 @@ TEST_CASE(
   CHECK(run_well(Args{"plan"} + fresh).err.find(rule) != std::string::npos);
   const Outcome bench = run_well(Args{"bench", "--json", "--steps", "1"} + fresh);
   CHECK(nlohmann::json::parse(bench.out)["mini"] == 32);
+}
+
+TEST_CASE("a net by its name gets small minibatches for few images, the same ones in all commands") {
+  // An epoch has at least 20 steps, of 16 images or more.
+  for (const auto& [images, mini] : std::map<int, int>{
+           {2560, 128}, {2559, 64}, {1280, 64}, {1279, 32}, {640, 32}, {639, 16}, {320, 16}, {16, 16}}) {
+    INFO(images);
+    StepOptions step;
+    OptionTexts texts;
+    const std::string note = choose_small_minibatch(step, texts, images);
+    CHECK(step.mini == mini);
+    CHECK(texts.at("mini") == std::to_string(mini));
+    CHECK(note == (mini == 128 ? ""
+                               : "Not given, and chosen for " + std::to_string(images) + " images: --mini " +
+                                     std::to_string(mini)));
+  }
+  const Workshop shop;
+  shop.write_data();
+  const Args line = {"--data-path", shop.data_path(), "--layer-def", "small", "--threads", "1"};
+  const Args saved = line + Args{"--save-file", shop / "run"};
+  const std::string note = "Not given, and chosen for 40 images: --mini 16\n";
+  const Outcome planned = run_well(Args{"plan", "--json"} + line);
+  CHECK_THAT(planned.err, Catch::Contains(note));
+  CHECK(nlohmann::json::parse(planned.out)["images"] == 16);
+  const Outcome bench = run_well(Args{"bench", "--json", "--steps", "1"} + line);
+  CHECK_THAT(bench.err, Catch::Contains(note));
+  CHECK(nlohmann::json::parse(bench.out)["mini"] == 16);
+  const Outcome placed = run_well(Args{"place", "--json", "--data-provider", "mnist", "--gpu", "0,1",
+                                       "--model", model_with_memory(shop, 1e9)} +
+                                  line);
+  CHECK_THAT(placed.err, Catch::Contains(note));
+  CHECK(nlohmann::json::parse(placed.out)["images"] == 16);
+  const Outcome run = run_well(saved + Args{"--epochs", "1"});
+  CHECK_THAT(run.out, Catch::Contains(note));
+  CHECK(read_checkpoint(shop / "run/1.1.safetensors").options.at("mini") == "16");
+  const Outcome resumed = run_well(saved + Args{"--epochs", "2"});
+  CHECK_THAT(resumed.out, !Catch::Contains("chosen for 40 images"));
+  CHECK(read_checkpoint(shop / "run/2.1.safetensors").options.at("mini") == "16");
+  const Outcome replanned = run_well(Args{"plan", "--json"} + saved);
+  CHECK_THAT(replanned.err, !Catch::Contains("chosen for 40 images"));
+  CHECK(nlohmann::json::parse(replanned.out)["images"] == 16);
+  // A minibatch that is given stays, and so does that of a run that names its parameters.
+  for (const Args& more : std::vector<Args>{{"--mini", "20"}, {"--layer-params", "small-params.cfg"}})
+    CHECK_THAT(run_well(Args{"plan"} + line + more).err, !Catch::Contains("chosen for 40 images"));
 }
 
 TEST_CASE("option --mini auto keeps the number of a run that has not named one") {
