@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <new>
@@ -17,13 +18,12 @@
 namespace convnet {
 namespace {
 
-/// Messages of at most this many bytes lie in the ring themselves, so that their sender need not be told when
-/// they are copied: those of batch norm's statistics.
-constexpr std::int64_t kMostBytesInRing = 8192;
-constexpr std::size_t kRingBytes = 65536;
-static_assert(kMostBytesInRing * 4 < static_cast<std::int64_t>(kRingBytes));
+/// Messages of at most this many bytes are eager: they lie in the ring themselves, so that nobody has to
+/// acknowledge them. Those of batch norm's statistics are.
+constexpr std::int64_t kEagerLimit = 8192;
+constexpr std::size_t kRingBytes = 32768;
 
-/// Sleeps until `word` is no longer `seen`, or for no reason.
+/// Sleeps until `word` is no longer `seen`. May wake spuriously.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(word) == sizeof(std::uint32_t));
   // std::atomic::wait sees no other process.
@@ -62,30 +62,47 @@ int read_pieces(pid_t process, const std::vector<iovec>& from, const std::vector
   return 0;
 }
 
+std::vector<std::byte> joined(const std::vector<Transport::Piece>& pieces, std::int64_t bytes) {
+  std::vector<std::byte> all;
+  all.reserve(static_cast<std::size_t>(bytes));
+  for (const Transport::Piece& piece : pieces) all.insert(all.end(), piece.data, piece.data + piece.bytes);
+  return all;
+}
+
+/// Returns whether other processes can read the pieces, which are of one allocation. The system hides memory
+/// of devices from them, and drivers of GPUs may map the host's pinned memory as such.
+bool others_can_read(const std::vector<Transport::Piece>& pieces) {
+  const auto piece = std::find_if(pieces.begin(), pieces.end(), [](const auto& p) { return p.bytes > 0; });
+  std::byte first{};
+  return piece == pieces.end() || read_pieces(getpid(), {iovec{piece->data, 1}}, {iovec{&first, 1}}) == 0;
+}
+
 }  // namespace
 
 /// Where a process sleeps, and what others must know of it.
 struct alignas(64) HostMessages::Mailbox {
-  std::atomic<std::uint32_t> news = 0;    ///< counts what others have told
+  std::atomic<std::uint32_t> news = 0;    ///< counts notifications
   std::atomic<std::uint32_t> sleeps = 0;  ///< whether the process has to be woken
   std::atomic<std::int32_t> pid = 0;
   std::atomic<std::uint64_t> address = 0, known = 0;  ///< of a number in its memory, and the number
 };
 
-/// Letters from one process to another, one after the other; a letter may begin at the ring's end and go on
+/// Entries from one process to another, one after the other; an entry may begin at the ring's end and go on
 /// at its beginning.
 struct HostMessages::Ring {
   alignas(64) std::atomic<std::uint64_t> written = 0;  ///< bytes, in all
-  std::atomic<std::uint32_t> writer_waits = 0;         ///< whether the sender is to be told of space
+  std::atomic<std::uint32_t> writer_waits = 0;         ///< whether to notify the sender when there is space
   alignas(64) std::atomic<std::uint64_t> read = 0;
-  alignas(64) std::array<std::byte, kRingBytes> bytes{};
+  alignas(64) std::array<std::byte, kRingBytes> bytes;  ///< not set: most processes exchange nothing
 
   void put(std::uint64_t at, const void* data, std::size_t size) {
+    if (size == 0) return;
     const std::size_t begin = at % kRingBytes, first = std::min(size, kRingBytes - begin);
     std::memcpy(bytes.data() + begin, data, first);
     std::memcpy(bytes.data(), static_cast<const std::byte*>(data) + first, size - first);
   }
   void get(std::uint64_t at, void* data, std::size_t size) const {
+    if (size == 0) return;
     const std::size_t begin = at % kRingBytes, first = std::min(size, kRingBytes - begin);
     std::memcpy(data, bytes.data() + begin, first);
     std::memcpy(static_cast<std::byte*>(data) + first, bytes.data(), size - first);
@@ -122,8 +139,11 @@ HostMessages::HostMessages(std::byte* shared, int process, int processes)
 }
 
 HostMessages::~HostMessages() {
+  // Their senders believe that they are sent.
+  for (int waited = 0; waited < 1000 && has_waiting(); ++waited)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ends_ = true;
-  tell(process_);
+  notify(process_);
   thread_.join();
 }
 
@@ -139,28 +159,35 @@ bool HostMessages::reaches_all() const {
 }
 
 void HostMessages::send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) {
-  Letter letter;
-  letter.record.channel = channel;
-  for (const Piece& piece : pieces) letter.record.bytes += piece.bytes;
-  const bool in_ring = letter.record.bytes <= kMostBytesInRing;
-  letter.record.kind = in_ring ? Record::Kind::bytes : Record::Kind::pieces;
-  if (in_ring) {
-    for (const Piece& piece : pieces)
-      letter.content.insert(letter.content.end(), piece.data, piece.data + piece.bytes);
+  Entry entry;
+  entry.header.channel = channel;
+  for (const Piece& piece : pieces) entry.header.bytes += piece.bytes;
+  entry.header.count = pieces.size();
+  const bool eager = entry.header.bytes <= kEagerLimit;
+  entry.header.kind = eager ? Header::Kind::eager : Header::Kind::pieces;
+  std::vector<std::byte> copied;
+  if (eager) {
+    entry.bytes = joined(pieces, entry.header.bytes);
+  } else if (!others_can_read(pieces)) {
+    copied = joined(pieces, entry.header.bytes);
+    std::byte* next = copied.data();
+    for (Piece& piece : pieces) {
+      piece.data = next;
+      next += piece.bytes;
+    }
   }
   {
     const std::lock_guard lock(mutex_);
-    if (!in_ring) {
-      letter.record.number = ++last_number_;
+    if (!eager) {
+      entry.header.number = ++last_number_;
       Sent& sent = sent_[last_number_];
-      sent = {std::move(pieces), std::move(ended)};
-      letter.record.pieces = reinterpret_cast<std::uintptr_t>(sent.pieces.data());
-      letter.record.count = sent.pieces.size();
+      sent = {std::move(pieces), std::move(copied), std::move(ended)};
+      entry.header.address = reinterpret_cast<std::uintptr_t>(sent.pieces.data());
     }
-    write(to, std::move(letter));
+    write(to, std::move(entry));
   }
-  tell(to);
-  if (in_ring) ended();
+  notify(to);
+  if (eager) ended();
 }
 
 void HostMessages::receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) {
@@ -182,8 +209,12 @@ void HostMessages::receive(int from, int channel, std::vector<Piece> pieces, std
 
 bool HostMessages::in_flight() const {
   const std::lock_guard lock(mutex_);
-  return copying_ > 0 || !sent_.empty() || !receiving_.empty() ||
-         std::any_of(waiting_.begin(), waiting_.end(), [](const auto& letters) { return !letters.empty(); });
+  return copying_ > 0 || !sent_.empty() || !receiving_.empty();
+}
+
+bool HostMessages::has_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entries) { return !entries.empty(); });
 }
 
 std::string HostMessages::failure() const {
@@ -193,8 +224,8 @@ std::string HostMessages::failure() const {
 
 HostMessages::Ring& HostMessages::ring(int from, int to) const { return rings_[from * processes_ + to]; }
 
-/// Tells a process that there is something in a ring from this one, or space in a ring to it.
-void HostMessages::tell(int process) const {
+/// Wakes a process, because there is an entry in a ring from this one, or space in a ring to it.
+void HostMessages::notify(int process) const {
   Mailbox& mailbox = mailboxes_[process];
   ++mailbox.news;
   if (mailbox.sleeps != 0) wake(mailbox.news);
@@ -204,8 +235,8 @@ void HostMessages::serve() {
   Mailbox& own = mailboxes_[process_];
   while (!ends_) {
     const std::uint32_t seen = own.news;
-    take_news();
-    // Whoever tells anything from now on sees that this sleeps, or has changed the number.
+    progress();
+    // Whoever notifies from now on sees that this sleeps, or has changed the number.
     own.sleeps = 1;
     if (!ends_) sleep_while(own.news, seen);
     own.sleeps = 0;
@@ -213,29 +244,29 @@ void HostMessages::serve() {
 }
 
 /// Reads the rings to this process, and fills those from it with what waits for space.
-void HostMessages::take_news() {
+void HostMessages::progress() {
   std::vector<Match> matches;
   std::vector<std::function<void()>> ended;
-  std::vector<int> told;
+  std::vector<int> to_notify;
   {
     const std::lock_guard lock(mutex_);
     for (int other = 0; other < processes_; ++other) {
-      bool tells = read_ring(other, matches, ended);
-      std::deque<Letter>& letters = waiting_[static_cast<std::size_t>(other)];
-      while (!letters.empty() && write_ring(ring(process_, other), letters.front())) {
-        letters.pop_front();
-        tells = true;
+      bool notifies = read_ring(other, matches, ended);
+      std::deque<Entry>& entries = waiting_[static_cast<std::size_t>(other)];
+      while (!entries.empty() && write_ring(ring(process_, other), entries.front())) {
+        entries.pop_front();
+        notifies = true;
       }
-      if (tells) told.push_back(other);
+      if (notifies) to_notify.push_back(other);
     }
     copying_ += matches.size();
   }
-  for (const int other : told) tell(other);
+  for (const int other : to_notify) notify(other);
   for (const std::function<void()>& end : ended) end();
   for (Match& match : matches) finish(std::move(match));
 }
 
-/// Takes all letters out of a ring. Returns whether its sender waits for the space.
+/// Takes all entries out of a ring. Returns whether its sender waits for the space.
 bool HostMessages::read_ring(int from, std::vector<Match>& matches,
                              std::vector<std::function<void()>>& ended) {
   Ring& in = ring(from, process_);
@@ -243,25 +274,25 @@ bool HostMessages::read_ring(int from, std::vector<Match>& matches,
   const std::uint64_t end = in.written;
   if (at == end) return false;
   while (at != end) {
-    Letter letter;
-    in.get(at, &letter.record, sizeof(Record));
-    at += sizeof(Record);
-    const Record& record = letter.record;
-    if (record.kind == Record::Kind::bytes) {
-      letter.content.resize(static_cast<std::size_t>(record.bytes));
-      in.get(at, letter.content.data(), letter.content.size());
-      at += padded(letter.content.size());
+    Entry entry;
+    in.get(at, &entry.header, sizeof(Header));
+    at += sizeof(Header);
+    const Header& header = entry.header;
+    if (header.kind == Header::Kind::eager) {
+      entry.bytes.resize(static_cast<std::size_t>(header.bytes));
+      in.get(at, entry.bytes.data(), entry.bytes.size());
+      at += padded(entry.bytes.size());
     }
-    if (record.kind == Record::Kind::copied) {
-      if (auto sent = sent_.extract(record.number)) ended.push_back(std::move(sent.mapped().ended));
+    if (header.kind == Header::Kind::acknowledgement) {
+      if (auto sent = sent_.extract(header.number)) ended.push_back(std::move(sent.mapped().ended));
       continue;
     }
-    const auto receiving = receiving_.find({from, record.channel});
+    const auto receiving = receiving_.find({from, header.channel});
     if (receiving == receiving_.end()) {
-      arrived_[{from, record.channel}].push_back(std::move(letter));
+      arrived_[{from, header.channel}].push_back(std::move(entry));
       continue;
     }
-    matches.push_back({from, std::move(receiving->second.front()), std::move(letter)});
+    matches.push_back({from, std::move(receiving->second.front()), std::move(entry)});
     receiving->second.pop_front();
     if (receiving->second.empty()) receiving_.erase(receiving);
   }
@@ -269,85 +300,86 @@ bool HostMessages::read_ring(int from, std::vector<Match>& matches,
   return in.writer_waits.exchange(0) != 0;
 }
 
-/// Puts a letter into the ring to a process, behind those that wait for space. The caller holds the mutex,
-/// and tells the process.
-void HostMessages::write(int to, Letter letter) {
-  std::deque<Letter>& letters = waiting_[static_cast<std::size_t>(to)];
-  if (!letters.empty() || !write_ring(ring(process_, to), letter)) letters.push_back(std::move(letter));
+/// Puts an entry into the ring to a process, behind those that wait for space. The caller holds the mutex,
+/// and notifies the process.
+void HostMessages::write(int to, Entry entry) {
+  std::deque<Entry>& entries = waiting_[static_cast<std::size_t>(to)];
+  if (!entries.empty() || !write_ring(ring(process_, to), entry)) entries.push_back(std::move(entry));
 }
 
-/// Returns false if the ring has no space; then its reader tells this process when there is some.
-bool HostMessages::write_ring(Ring& ring, const Letter& letter) {
+/// Returns false if the ring has no space; then its reader notifies this process when there is some.
+bool HostMessages::write_ring(Ring& ring, const Entry& entry) {
   const std::uint64_t at = ring.written;
-  const std::size_t size = sizeof(Record) + padded(letter.content.size());
+  const std::size_t size = sizeof(Header) + padded(entry.bytes.size());
   const auto has_space = [&] { return at + size - ring.read <= kRingBytes; };
   if (!has_space()) {
     ring.writer_waits = 1;
     if (!has_space()) return false;  // asked once more: the reader may have missed that this waits
   }
-  ring.put(at, &letter.record, sizeof(Record));
-  ring.put(at + sizeof(Record), letter.content.data(), letter.content.size());
+  ring.put(at, &entry.header, sizeof(Header));
+  ring.put(at + sizeof(Header), entry.bytes.data(), entry.bytes.size());
   ring.written = at + size;
   return true;
 }
 
-/// Copies a message to where it is received, and tells both ends.
+/// Copies a message to where it is received, and ends it at both sides. If that fails it never ends.
 void HostMessages::finish(Match match) {
-  if (!copy(match)) return;
-  const bool answers = match.letter.record.kind == Record::Kind::pieces;
+  const std::string error = copy(match);
+  const bool acknowledges = match.entry.header.kind == Header::Kind::pieces;
   {
     const std::lock_guard lock(mutex_);
+    if (!error.empty()) {
+      if (failure_.empty()) failure_ = error;
+      return;
+    }
     --copying_;
-    if (answers) {
-      Letter answer;
-      answer.record.number = match.letter.record.number;
-      write(match.from, std::move(answer));
+    if (acknowledges) {
+      Entry acknowledgement;
+      acknowledgement.header.number = match.entry.header.number;
+      write(match.from, std::move(acknowledgement));
     }
   }
-  if (answers) tell(match.from);
+  if (acknowledges) notify(match.from);
   match.receiving.ended();
 }
 
-/// Returns false if that fails; then the message never ends.
-bool HostMessages::copy(const Match& match) {
+/// Returns what is wrong, or "".
+std::string HostMessages::copy(const Match& match) const {
   const std::vector<Piece>& pieces = match.receiving.pieces;
-  const Record& record = match.letter.record;
+  const Header& header = match.entry.header;
   std::int64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
-  const bool of_pieces = record.kind == Record::Kind::pieces;
-  if (bytes != record.bytes || (of_pieces && record.count != pieces.size())) {
-    fail(fmt::format("a message has {} bytes, and {} are received", record.bytes, bytes));
-    return false;
-  }
-  if (!of_pieces) {
-    const std::byte* next = match.letter.content.data();
+  const std::string differs =
+      fmt::format("a message was sent as {} bytes in {} pieces, and is received as {} bytes in {} pieces",
+                  header.bytes, header.count, bytes, pieces.size());
+  if (bytes != header.bytes || header.count != pieces.size()) return differs;
+  if (header.kind == Header::Kind::eager) {
+    const std::byte* next = match.entry.bytes.data();
     for (const Piece& piece : pieces) {
       std::copy_n(next, piece.bytes, piece.data);
       next += piece.bytes;
     }
-    return true;
+    return "";
   }
   const pid_t sender = mailboxes_[match.from].pid;
   std::vector<Piece> theirs(pieces.size());
-  const iovec list = {reinterpret_cast<void*>(record.pieces), theirs.size() * sizeof(Piece)};
+  const iovec list = {reinterpret_cast<void*>(header.address), theirs.size() * sizeof(Piece)};
   int error = read_pieces(sender, {list}, {iovec{theirs.data(), list.iov_len}});
   if (error == 0) {
     std::vector<iovec> from, to;
     for (std::size_t p = 0; p < pieces.size(); ++p) {
+      if (theirs[p].bytes != pieces[p].bytes) return differs + " of other sizes";
       const auto size = static_cast<std::size_t>(pieces[p].bytes);
       from.push_back({theirs[p].data, size});
       to.push_back({pieces[p].data, size});
     }
     error = read_pieces(sender, from, to);
   }
-  if (error != 0)
-    fail("cannot read the memory of another process of this host: " + std::generic_category().message(error));
-  return error == 0;
-}
-
-void HostMessages::fail(const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  if (failure_.empty()) failure_ = why;
+  return error == 0 ? ""
+                    : fmt::format(
+                          "cannot read the memory of another process of this host: {}; if it has not "
+                          "ended, try --shared-memory 0",
+                          std::generic_category().message(error));
 }
 
 }  // namespace convnet

@@ -21,11 +21,15 @@
 
 namespace convnet {
 
-/// The end of such messages in one process. Processes have numbers on their host, from 0. All functions may
-/// be called from any thread, unless they say otherwise.
+/// Sends and receives the messages of one process. Processes have numbers on their host, from 0. All
+/// functions may be called from any thread.
 class HostMessages {
  public:
   using Piece = Transport::Piece;
+
+  /// The most processes: between each two of them lies a ring of 32 KiB, and containers often have no more
+  /// than 64 MiB of shared memory.
+  static constexpr int kMostProcesses = 32;
 
   /// Returns how many bytes of shared memory so many processes need.
   static std::size_t shared_bytes(int processes);
@@ -43,11 +47,12 @@ class HostMessages {
   /// it between users and between containers. Returns whether it could.
   bool reaches_all() const;
 
-  /// As those of Transport; `ended` may be called before they return.
+  /// Have the contract of Transport::send() and Transport::receive().
   void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended);
   void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended);
 
-  /// Whether a message has not ended.
+  /// Returns whether a message has not ended. Messages that have ended for their sender alone do not count:
+  /// the destructor waits until their receivers have them, for a second at most.
   bool in_flight() const;
   /// As Transport::failure().
   std::string failure() const;
@@ -55,60 +60,62 @@ class HostMessages {
  private:
   struct Mailbox;
   struct Ring;
-  /// What a ring has of a message: `count` pieces at the address `pieces` in the sender's memory, or after
-  /// this the bytes themselves; or the answer that the sender may use its memory again.
-  struct Record {
-    enum class Kind : std::uint32_t { pieces, bytes, copied };
-    Kind kind = Kind::copied;
+  /// Header of an entry in a ring. The bytes of an eager message follow it; otherwise it has the address of
+  /// the pieces in the sender's memory, or acknowledges a message, so that the sender may use its memory
+  /// again.
+  struct Header {
+    enum class Kind : std::uint32_t { pieces, eager, acknowledgement };
+    Kind kind = Kind::acknowledgement;
     std::int32_t channel = 0;
     std::int64_t bytes = 0;    ///< of all pieces together
-    std::uint64_t number = 0;  ///< the sender's, for the answer
-    std::uint64_t pieces = 0, count = 0;
+    std::uint64_t number = 0;  ///< number that the sender gave the message; its acknowledgement repeats it
+    std::uint64_t address = 0, count = 0;  ///< of the pieces
   };
-  /// A message, or an answer, on its way into a ring or out of one.
-  struct Letter {
-    Record record;
-    std::vector<std::byte> content;  ///< for Kind::bytes
+  /// An entry on its way into a ring or out of one.
+  struct Entry {
+    Header header;
+    std::vector<std::byte> bytes;  ///< of an eager message
   };
   struct Sent {
     std::vector<Piece> pieces;
+    std::vector<std::byte> copied;  ///< their memory, if other processes cannot read the sender's
     std::function<void()> ended;
   };
-  /// The own end of a message: where it is received.
+  /// A receive() whose message has not arrived.
   struct Receiving {
     std::vector<Piece> pieces;
     std::function<void()> ended;
   };
-  /// A message that is received and has come.
+  /// A message that has arrived, and its receive().
   struct Match {
     int from = 0;
     Receiving receiving;
-    Letter letter;
+    Entry entry;
   };
   using Channel = std::pair<int, int>;  ///< the sender and its channel
 
   Ring& ring(int from, int to) const;
-  void tell(int process) const;
+  void notify(int process) const;
   void serve();
-  void take_news();
+  void progress();
   bool read_ring(int from, std::vector<Match>& matches, std::vector<std::function<void()>>& ended);
-  void write(int to, Letter letter);
-  static bool write_ring(Ring& ring, const Letter& letter);
+  void write(int to, Entry entry);
+  static bool write_ring(Ring& ring, const Entry& entry);
+  bool has_waiting() const;
   void finish(Match match);
-  bool copy(const Match& match);
-  void fail(const std::string& why);
+  std::string copy(const Match& match) const;
 
   Mailbox* mailboxes_;  ///< by process
   Ring* rings_;         ///< by sender and receiver
   int process_, processes_;
-  std::uint64_t known_;  ///< what others read to see whether they can
+  std::uint64_t known_;  ///< known number that other processes read to test access
 
-  mutable std::mutex mutex_;  ///< guards all that follows
+  mutable std::mutex mutex_;  ///< guards all that follows, up to the failure
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t last_number_ = 0;
   std::map<Channel, std::deque<Receiving>> receiving_;
-  std::map<Channel, std::deque<Letter>> arrived_;  ///< before they were received
-  std::vector<std::deque<Letter>> waiting_;        ///< for space in the ring to each process
+  std::map<Channel, std::deque<Entry>> arrived_;  ///< before they were received
+  std::vector<std::deque<Entry>> waiting_;        ///< for space in the ring to each process
   std::size_t copying_ = 0;
   std::string failure_;
 

@@ -219,7 +219,11 @@ class MpiTransport : public Transport {
       int known = 0;
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
       last_channel_ = known != 0 ? *most : 32767;  // the standard's least
-      if (shares_memory_) share_memory();
+      // Processes with other command lines must get to where they learn of that.
+      const int mine = shares_memory_ ? 1 : 0;
+      int all = 0;
+      MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+      if (all == 1) share_memory();
     }
     const std::lock_guard lock(mutex_);
     failure_ = why;
@@ -227,20 +231,24 @@ class MpiTransport : public Transport {
     changed_.notify_all();
   }
 
-  /// Finds the processes of this host, and memory that they all can use. Without, MPI carries all messages.
+  /// Finds the processes of this host, and memory that they all can use. If there is none, MPI carries all
+  /// messages.
   void share_memory() {
     if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &of_host_) != MPI_SUCCESS)
       return;
     int count = 1, own = 0;
     MPI_Comm_size(of_host_, &count);
     MPI_Comm_rank(of_host_, &own);
-    if (count == 1) return;
-    // One process has it all. Each line of a cache belongs to one of them (64 bytes more for the alignment).
+    if (count == 1 || count > HostMessages::kMostProcesses) return;
+    // The first process allocates all of it. 64 bytes more allow for alignment to a cache line.
     const auto bytes = static_cast<MPI_Aint>(own == 0 ? HostMessages::shared_bytes(count) + 64 : 0);
     std::byte* shared = nullptr;
     const bool has_window = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, of_host_,
                                                     static_cast<void*>(&shared), &window_) == MPI_SUCCESS;
-    if (!all_agree(has_window)) return;
+    if (!all_agree(has_window)) {
+      window_ = MPI_WIN_NULL;  // MPI_Win_free is collective, and not all processes have a window
+      return;
+    }
     MPI_Aint size = 0;
     int unit = 0;
     MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&shared));

@@ -30,9 +30,10 @@ class Transport {
   virtual int size() const = 0;
 
   /// Begin to send or receive a message. Its pieces must stay valid and unchanged until the transport calls
-  /// `ended`, from a thread of its own or from within this, which must not block. Messages of one channel from one process to another
-  /// arrive in the order in which they were sent, and both ends must give pieces of the same sizes. Throw
-  /// DeviceError if the transport has no such channel.
+  /// `ended`, which must not block. The call comes from a thread of the transport, or from within send() or
+  /// receive(), so the caller must hold no lock that `ended` takes. Messages of one channel from one process
+  /// to another arrive in the order in which they were sent, and both ends must give pieces of the same
+  /// sizes. Throw DeviceError if the transport has no such channel.
   virtual void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
   virtual void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
 
@@ -54,9 +55,9 @@ int launched_rank();
 
 /// Returns the transport between the processes that a launcher has started, or null if this process is alone.
 /// Waits until all of them have started. If that takes long, says so on stderr, and after `stall_seconds`
-/// ends the program with exit code 1. With `shares_memory`, messages between processes of one host do not pass
-/// through MPI, where the system allows that. Throws DeviceError if there are several processes and the program
-/// was built without MPI.
+/// ends the program with exit code 1. With `shares_memory`, messages between processes of one host do not
+/// pass through MPI, where the system allows that. Throws DeviceError if there are several processes and the
+/// program was built without MPI.
 std::unique_ptr<Transport> make_transport(double stall_seconds, bool shares_memory);
 
 /// Returns the name and version of the MPI that the program was built with, or "".

@@ -258,6 +258,9 @@ TEST_CASE("processes that would not do the same are told so") {
   CHECK(file.code == 2);
   CHECK(file.err.find("would not do the same as rank 0") != std::string::npos);
   CHECK(files_in(shop.path()).size() == 3);  // nothing was made
+
+  // Where one of them shares no memory, MPI carries all messages.
+  mpirun_well(launched({args, args + Args{"--shared-memory", "0"}}));
 }
 
 TEST_CASE("a process that cannot read the data names itself and the folder") {
