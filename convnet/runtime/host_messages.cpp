@@ -84,7 +84,8 @@ struct alignas(64) HostMessages::Mailbox {
   std::atomic<std::uint32_t> news = 0;    ///< counts notifications
   std::atomic<std::uint32_t> sleeps = 0;  ///< whether the process has to be woken
   std::atomic<std::int32_t> pid = 0;
-  std::atomic<std::uint64_t> address = 0, known = 0;  ///< of a number in its memory, and the number
+  std::atomic<std::uint64_t*> address = nullptr;  ///< of a number in its memory
+  std::atomic<std::uint64_t> known = 0;           ///< the number
 };
 
 /// Entries from one process to another, one after the other; an entry may begin at the ring's end and go on
@@ -132,7 +133,7 @@ HostMessages::HostMessages(std::byte* shared, int process, int processes)
   // Where only a parent may read the memory of a process (Yama), others may as well from now on.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   Mailbox& own = mailboxes_[process_];
-  own.address = reinterpret_cast<std::uintptr_t>(&known_);
+  own.address = &known_;
   own.known = known_;
   own.pid = getpid();
   thread_ = std::thread([this] { serve(); });
@@ -151,7 +152,7 @@ bool HostMessages::reaches_all() const {
   for (int other = 0; other < processes_; ++other) {
     const Mailbox& mailbox = mailboxes_[other];
     std::uint64_t found = 0;
-    const iovec from = {reinterpret_cast<void*>(mailbox.address.load()), sizeof found};
+    const iovec from = {mailbox.address.load(), sizeof found};
     if (read_pieces(mailbox.pid, {from}, {iovec{&found, sizeof found}}) != 0 || found != mailbox.known)
       return false;
   }
@@ -181,13 +182,13 @@ void HostMessages::send(int to, int channel, std::vector<Piece> pieces, std::fun
     if (!eager) {
       entry.header.number = ++last_number_;
       Sent& sent = sent_[last_number_];
-      sent = {std::move(pieces), std::move(copied), std::move(ended)};
-      entry.header.address = reinterpret_cast<std::uintptr_t>(sent.pieces.data());
+      sent = {std::move(pieces), std::move(copied), std::exchange(ended, nullptr)};
+      entry.header.pieces = sent.pieces.data();
     }
     write(to, std::move(entry));
   }
   notify(to);
-  if (eager) ended();
+  if (ended) ended();
 }
 
 void HostMessages::receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) {
@@ -204,7 +205,7 @@ void HostMessages::receive(int from, int channel, std::vector<Piece> pieces, std
     if (arrived->second.empty()) arrived_.erase(arrived);
     ++copying_;
   }
-  finish(std::move(match));
+  finish(match);
 }
 
 bool HostMessages::in_flight() const {
@@ -263,7 +264,7 @@ void HostMessages::progress() {
   }
   for (const int other : to_notify) notify(other);
   for (const std::function<void()>& end : ended) end();
-  for (Match& match : matches) finish(std::move(match));
+  for (const Match& match : matches) finish(match);
 }
 
 /// Takes all entries out of a ring. Returns whether its sender waits for the space.
@@ -323,7 +324,7 @@ bool HostMessages::write_ring(Ring& ring, const Entry& entry) {
 }
 
 /// Copies a message to where it is received, and ends it at both sides. If that fails it never ends.
-void HostMessages::finish(Match match) {
+void HostMessages::finish(const Match& match) {
   const std::string error = copy(match);
   const bool acknowledges = match.entry.header.kind == Header::Kind::pieces;
   {
@@ -349,7 +350,7 @@ std::string HostMessages::copy(const Match& match) const {
   const Header& header = match.entry.header;
   std::int64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
-  const std::string differs =
+  std::string differs =
       fmt::format("a message was sent as {} bytes in {} pieces, and is received as {} bytes in {} pieces",
                   header.bytes, header.count, bytes, pieces.size());
   if (bytes != header.bytes || header.count != pieces.size()) return differs;
@@ -363,7 +364,7 @@ std::string HostMessages::copy(const Match& match) const {
   }
   const pid_t sender = mailboxes_[match.from].pid;
   std::vector<Piece> theirs(pieces.size());
-  const iovec list = {reinterpret_cast<void*>(header.address), theirs.size() * sizeof(Piece)};
+  const iovec list = {header.pieces, theirs.size() * sizeof(Piece)};
   int error = read_pieces(sender, {list}, {iovec{theirs.data(), list.iov_len}});
   if (error == 0) {
     std::vector<iovec> from, to;

@@ -69,7 +69,8 @@ class HostMessages {
     std::int32_t channel = 0;
     std::int64_t bytes = 0;    ///< of all pieces together
     std::uint64_t number = 0;  ///< number that the sender gave the message; its acknowledgement repeats it
-    std::uint64_t address = 0, count = 0;  ///< of the pieces
+    Piece* pieces = nullptr;   ///< in the sender's memory
+    std::uint64_t count = 0;   ///< of pieces
   };
   /// An entry on its way into a ring or out of one.
   struct Entry {
@@ -102,7 +103,7 @@ class HostMessages {
   void write(int to, Entry entry);
   static bool write_ring(Ring& ring, const Entry& entry);
   bool has_waiting() const;
-  void finish(Match match);
+  void finish(const Match& match);
   std::string copy(const Match& match) const;
 
   Mailbox* mailboxes_;  ///< by process
