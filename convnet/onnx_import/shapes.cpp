@@ -167,6 +167,8 @@ std::vector<SourceValue> import_slice(OperatorCall& call) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t axis = OperatorCall::axis(axes[i], a.axes.size() + 1);
     const std::int64_t side = a.dims()[axis], step = steps[i];
+    if (std::ranges::any_of(parts, [&](const auto& part) { return part.first == axis; }))
+      throw CannotImport(fmt::format("it names the axis {} twice", axis));
     if (step < 1 || step > side) throw CannotImport(fmt::format("its step is {}", step));
     const auto place = [&](std::int64_t given) {
       return std::clamp<std::int64_t>(given < 0 ? std::max(given, -side) + side : given, 0, side);

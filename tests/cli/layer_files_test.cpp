@@ -534,7 +534,9 @@ TEST_CASE("nets of other programs are recognised") {
                              section + " lists what corresponds\n");
   };
   says("[net]\nbatch=64\n\n[convolutional]\nfilters=16\n[convolutional]\n",
-       "is a cfg of Darknet; convnet import makes a net of it and its weights (docs/import.md)", "#darknet");
+       "is a cfg of Darknet; convnet import FILE.cfg --weights FILE.weights makes a net of it "
+       "(docs/import.md)",
+       "#darknet");
   says("name: \"LeNet\"\nlayer {\n  name: \"conv1\"\n}\n", "is a prototxt, as of Caffe", "#caffe");
   says("net: \"train.prototxt\"\nbase_lr: 0.01\n", "is a solver of Caffe", "#caffe");
   says("{\"class_name\": \"Sequential\"}", "is JSON, as of Keras", "");

@@ -419,6 +419,7 @@ def check_refusals():
     refused("it reduces other axes than the two sides of the maps", "ReduceMax", x, axes=[1])
     refused("it is over 4 parts of the maps; layers compute it over two", "Softmax", m.add("Reshape", x, m.ints(-1, 4, 1, 8, 8)), axis=1)
     refused("it takes elements along another axis than that of the maps", "Slice", m.add("Reshape", x, m.ints(-1, 4, 64)), m.ints(0), m.ints(3), m.ints(2))
+    refused("it names the axis 1 twice", "Slice", x, m.ints(2, 2), m.ints(4, 4), m.ints(1, 1))
     refused("its approximate is 'tanh', which is another function than gelu", "Gelu", x, approximate="tanh")
     refused("it is not over all numbers of an image, as that of a layer is", "Softmax", x, axis=2)
     refused("it is an operator of 'com.microsoft', not of ONNX itself", "FusedConv", x, domain="com.microsoft")
