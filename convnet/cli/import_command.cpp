@@ -165,15 +165,16 @@ SourceModel read_model(const std::string& file, std::string weights) {
   }
   if (weights.empty()) {
     weights = fs::path(file).replace_extension(".weights").string();
-    std::error_code none;
-    if (!fs::exists(weights, none) && read_whole_file(file).find("[net") == std::string::npos)
-      throw InputError(file +
-                       ": is no net of Darknet, which begins with [net]; convnet import reads FILE.onnx, or "
-                       "FILE.cfg of Darknet");
-    if (!fs::exists(weights, none))
+    if (std::error_code none; !fs::exists(weights, none)) {
+      if (read_whole_file(file).find("[net") == std::string::npos)
+        throw InputError(
+            file +
+            ": is no net of Darknet, which begins with [net]; convnet import reads FILE.onnx, or FILE.cfg of "
+            "Darknet");
       throw InputError(
           fmt::format("{}: its weights are not in {}; type convnet import {} --weights FILE.weights", file,
                       weights, shell_word(file)));
+    }
   }
   return read_darknet_model(file, weights);
 }

@@ -50,7 +50,7 @@ std::vector<DarknetSection> parse_darknet_sections(const std::string& name, std:
     const std::size_t equals = bare.find('=');
     if (equals == std::string::npos || equals == 0) throw fail("expected key=value, not " + excerpt(bare));
     if (sections.empty()) throw fail("is above the first section, which is [net]");
-    // Of a key that is given twice, the first one counts.
+    // A key that is given twice keeps its first value, as in Darknet.
     sections.back().keys.emplace(bare.substr(0, equals), bare.substr(equals + 1));
   }
   return sections;

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,6 +61,12 @@ int read_pieces(pid_t process, const std::vector<iovec>& from, const std::vector
     while (next < from.size() && done >= from[next].iov_len) done -= from[next++].iov_len;
   }
   return 0;
+}
+
+std::int64_t total_bytes(const std::vector<Transport::Piece>& pieces) {
+  std::int64_t bytes = 0;
+  for (const Transport::Piece& piece : pieces) bytes += piece.bytes;
+  return bytes;
 }
 
 std::vector<std::byte> joined(const std::vector<Transport::Piece>& pieces, std::int64_t bytes) {
@@ -162,7 +169,7 @@ bool HostMessages::reaches_all() const {
 void HostMessages::send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) {
   Entry entry;
   entry.header.channel = channel;
-  for (const Piece& piece : pieces) entry.header.bytes += piece.bytes;
+  entry.header.bytes = total_bytes(pieces);
   entry.header.count = pieces.size();
   const bool eager = entry.header.bytes <= kEagerLimit;
   entry.header.kind = eager ? Header::Kind::eager : Header::Kind::pieces;
@@ -348,12 +355,13 @@ void HostMessages::finish(const Match& match) {
 std::string HostMessages::copy(const Match& match) const {
   const std::vector<Piece>& pieces = match.receiving.pieces;
   const Header& header = match.entry.header;
-  std::int64_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.bytes;
-  std::string differs =
-      fmt::format("a message was sent as {} bytes in {} pieces, and is received as {} bytes in {} pieces",
-                  header.bytes, header.count, bytes, pieces.size());
-  if (bytes != header.bytes || header.count != pieces.size()) return differs;
+  const std::int64_t bytes = total_bytes(pieces);
+  const auto difference = [&] {
+    return fmt::format(
+        "a message was sent as {} bytes in {} pieces, and is received as {} bytes in {} pieces", header.bytes,
+        header.count, bytes, pieces.size());
+  };
+  if (bytes != header.bytes || header.count != pieces.size()) return difference();
   if (header.kind == Header::Kind::eager) {
     const std::byte* next = match.entry.bytes.data();
     for (const Piece& piece : pieces) {
@@ -369,7 +377,7 @@ std::string HostMessages::copy(const Match& match) const {
   if (error == 0) {
     std::vector<iovec> from, to;
     for (std::size_t p = 0; p < pieces.size(); ++p) {
-      if (theirs[p].bytes != pieces[p].bytes) return differs + " of other sizes";
+      if (theirs[p].bytes != pieces[p].bytes) return difference() + " of other sizes";
       const auto size = static_cast<std::size_t>(pieces[p].bytes);
       from.push_back({theirs[p].data, size});
       to.push_back({pieces[p].data, size});

@@ -3,8 +3,6 @@
 // thread sleeps until there is news.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
