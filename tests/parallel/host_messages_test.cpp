@@ -72,6 +72,13 @@ class Counter {
   std::atomic<int> count_ = 0;
 };
 
+/// Returns the failure of an end: its thread may find it later than the test asks, so it waits some seconds.
+std::string failure_of(const HostMessages& end) {
+  for (int waited = 0; waited < 20000 && end.failure().empty(); ++waited)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return end.failure();
+}
+
 /// The pieces of a message and their memory.
 struct Content {
   std::vector<std::byte> bytes;
@@ -200,9 +207,7 @@ TEST_CASE("messages of other sizes than those that are received are a failure") 
     Counter never;
     host.ends[1]->receive(0, 0, target.pieces, never.one());
     host.ends[0]->send(1, 0, content.pieces, [] {});
-    for (int waited = 0; waited < 20000 && host.ends[1]->failure().empty(); ++waited)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    CHECK(host.ends[1]->failure() == "a message was sent as " + text);
+    CHECK(failure_of(*host.ends[1]) == "a message was sent as " + text);
     CHECK(host.ends[1]->in_flight());
     CHECK(never.count() == 0);
   }
@@ -262,7 +267,7 @@ TEST_CASE("messages reach another process, and its end is a failure") {
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   own.receive(1, 1, rest.pieces, [] {});
-  CHECK(own.failure() ==
+  CHECK(failure_of(own) ==
         "cannot read the memory of another process of this host: No such process; if it has not ended, try "
         "--shared-memory 0");
 }
