@@ -54,10 +54,10 @@ class LinkTraffic {
  private:
   struct Moving {
     std::vector<std::size_t> path;
-    double left = 0;          ///< bytes at the time `since`
-    double since = 0;         ///< seconds
-    double rate = 0;          ///< bytes/s from then on
-    double next_rate = 0;     ///< `rate`, or what it becomes while new shares are found
+    double left = 0;             ///< bytes at the time `since`
+    double since = 0;            ///< seconds
+    double rate = 0;             ///< bytes/s from then on
+    double next_rate = 0;        ///< `rate`, or what it becomes while new shares are found
     std::size_t shared_out = 0;  ///< the last share_out() that concerned it
   };
   struct End {
