@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::batch_norm_test {
+using namespace test;
 
 namespace {
 
@@ -436,3 +436,5 @@ TEST_CASE("statistics of the parts of a batch merge into those of the batch", "[
     }
   }
 }
+
+}  // namespace convnet::batch_norm_test

@@ -17,7 +17,7 @@
 #include "tests/kernels/op_runner.h"
 #include "tests/rounding.h"
 
-namespace convnet {
+namespace convnet::bf16_test {
 namespace {
 
 using test::Values;
@@ -458,4 +458,4 @@ TEST_CASE("strided convolutions of images smaller than their filters write every
   }
 }
 
-}  // namespace convnet
+}  // namespace convnet::bf16_test

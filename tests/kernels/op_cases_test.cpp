@@ -9,8 +9,8 @@
 #include "tests/catch.h"
 #include "tests/kernels/op_runner.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::op_cases_test {
+using namespace test;
 
 namespace {
 
@@ -88,3 +88,5 @@ TEST_CASE("own kernels that are prepared for four threads give the same bits in 
   }
   CHECK(checked > 40);
 }
+
+}  // namespace convnet::op_cases_test

@@ -9,7 +9,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::pool_test {
 namespace {
 
 using test::pool;
@@ -199,4 +199,4 @@ TEST_CASE("a window without pixels gives 0 and takes no gradient", "[pool]") {
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::pool_test
