@@ -11,16 +11,21 @@
 namespace convnet::cpu {
 
 extern "C" const OwnKernels convnet_own_kernels_base;
-#if defined(CONVNET_KERNELS_BY_INSTRUCTION_SET)
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
-const OwnKernels& own_kernels(InstructionSet set) {
+
+const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
+  // CMake's CONVNET_INSTRUCTION_SETS decides which are compiled.
+#if defined(CONVNET_KERNELS_v4_bf16)
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
-  if (set >= InstructionSet::avx512_core) return convnet_own_kernels_v4;
-  return set >= InstructionSet::avx2 ? convnet_own_kernels_v3 : convnet_own_kernels_base;
-}
-#else
-const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base; }
 #endif
+#if defined(CONVNET_KERNELS_v4)
+  if (set >= InstructionSet::avx512_core) return convnet_own_kernels_v4;
+#endif
+#if defined(CONVNET_KERNELS_v3)
+  if (set >= InstructionSet::avx2) return convnet_own_kernels_v3;
+#endif
+  return convnet_own_kernels_base;
+}
 
 namespace {
 
