@@ -1,12 +1,13 @@
 // Simulates routes on machines made by lot, and compares them with what no schedule can beat: for each link,
 // and for the links of each group of devices, the bytes that must pass it, divided by its bandwidth; and for
-// all links of devices, or of groups, together.
+// each partition of the machine into devices and groups, the bytes that its parts must send together.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -86,36 +87,57 @@ struct Crossing {
 };
 using Bytes = std::function<Crossing(double inside, double all, bool root)>;
 
-/// Returns the seconds that no schedule can beat: of the devices, and of the groups of each level as if each
-/// were a device, the bytes that the link of one must carry, and the bytes that all must send together.
+/// A partition of devices into single devices and groups: the number of its parts and the sum of their rates.
+struct Partition {
+  double parts = 0, rate = 0;
+  double excess(double time) const { return parts - time * rate; }
+};
+
+/// Partitions the devices from `first` up to `end` so that its excess at `time` is largest. Its parts are
+/// devices, or groups of the first `levels` levels.
+Partition partition(const DeviceModel& model, std::size_t levels, DeviceId first, DeviceId end, double time) {
+  Partition all;
+  for (DeviceId d = first, next; d < end; d = next) {
+    next = DeviceId(d.value() + 1);
+    Partition best{1, model.link_bandwidth_of(d)};
+    if (levels > 0) {
+      const SwitchLevel& level = model.switches[levels - 1];
+      while (next < end && level.group(next) == level.group(d)) next = DeviceId(next.value() + 1);
+      best = partition(model, levels - 1, d, next, time);
+      const Partition group{1, level.bandwidth_of(level.group(d))};
+      if (group.excess(time) > best.excess(time)) best = group;
+    }
+    all.parts += best.parts;
+    all.rate += best.rate;
+  }
+  return all;
+}
+
+/// Returns the seconds that no schedule can beat: the most that the link of a device, or of a group, takes
+/// for the bytes that it must carry, and that the parts of any partition take to send `sent` bytes for each
+/// part but one.
 double bound(const Machine& machine, const Bytes& bytes, double sent) {
-  struct Part {
-    double devices = 0, rate = 0;
-    bool root = false;
-  };
-  std::vector<std::vector<Part>> levels(1);
-  for (const DeviceId d : IdRange<DeviceId>(machine.devices))
-    levels[0].push_back({1, machine.model.link_bandwidth_of(d), d == DeviceId(0)});
-  for (const SwitchLevel& level : machine.model.switches) {
-    levels.emplace_back();
-    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
-      const int group = level.group(d);
-      if (group == std::ssize(levels.back()))
-        levels.back().push_back({0, level.bandwidth_of(group), group == 0});
-      levels.back().back().devices += 1;
-    }
-  }
+  const DeviceModel& model = machine.model;
   double most = 0;
-  for (const std::vector<Part>& parts : levels) {
-    double capacity = 0;
-    for (const Part& part : parts) {
-      const Crossing crossing = bytes(part.devices, static_cast<double>(machine.devices), part.root);
-      most = std::max({most, crossing.in / part.rate, crossing.out / part.rate});
-      capacity += part.rate;
-    }
-    most = std::max(most, sent * static_cast<double>(parts.size() - 1) / capacity);
+  const auto add = [&](double inside, double rate, bool root) {
+    const Crossing crossing = bytes(inside, static_cast<double>(machine.devices), root);
+    most = std::max({most, crossing.in / rate, crossing.out / rate});
+  };
+  for (const DeviceId d : IdRange<DeviceId>(machine.devices))
+    add(1, model.link_bandwidth_of(d), d == DeviceId(0));
+  for (const SwitchLevel& level : model.switches) {
+    std::map<int, double> devices;  // of each group
+    for (const DeviceId d : IdRange<DeviceId>(machine.devices)) devices[level.group(d)] += 1;
+    for (const auto& [group, inside] : devices) add(inside, level.bandwidth_of(group), group == 0);
   }
-  return most / machine.model.link_efficiency;
+  // The partition that is slowest has an excess of 1 at its own time, and no other one has more.
+  for (double time = 0, last = -1; time > last;) {
+    const Partition slowest =
+        partition(model, model.switches.size(), DeviceId(0), DeviceId(machine.devices), time);
+    last = std::exchange(time, std::max(time, (slowest.parts - 1) / slowest.rate));
+    most = std::max(most, sent * time);
+  }
+  return most / model.link_efficiency;
 }
 
 /// Returns the seconds until a task that reads from the other end of the machine has its first byte, and has
@@ -153,9 +175,8 @@ std::vector<Machine> with_fewer_levels(const Machine& machine) {
   return machines;
 }
 
-/// Returns about how long a route takes: as long as the busiest link carries bytes, and until all stages have
-/// got their first chunk and delivered their last.
-double estimated(const Machine& machine, const Plan& plan, const Route& route, std::int64_t chunks) {
+/// Returns how long the busiest link of a route carries bytes.
+double busiest(const Machine& machine, const Plan& plan, const Route& route) {
   std::vector<Transfer> transfers;
   for (const std::vector<RouteStep>& stage : route) {
     for (const RouteStep& step : stage) {
@@ -165,13 +186,20 @@ double estimated(const Machine& machine, const Plan& plan, const Route& route, s
       }
     }
   }
-  const auto stages = static_cast<double>(route.size());
-  return transfer_seconds(machine.model, transfers, machine.devices) *
-             (1 + 2 * (stages - 1) / static_cast<double>(chunks)) +
-         stages * message_delay(machine);
+  return transfer_seconds(machine.model, transfers, machine.devices);
 }
 
-double simulated(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
+double simulated(const Machine& machine, Plan plan, const Route& route, std::int64_t chunks,
+                 const Target& target) {
+  TaskEmitter emitter(plan, target, Routes::relayed, false);
+  emit_route(emitter, {}, route, chunks);
+  find_dependencies(plan);
+  return simulate(plan, machine.model, Precision::fp32).step;
+}
+
+/// Simulates the routes for each choice of levels, the one with the least busy links first, in fewer and
+/// fewer chunks while that makes them faster. Returns the least time.
+double fastest(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
   Plan plan;
   std::vector<std::vector<BufferId>> buffers(2);
   for (auto& set : buffers) {
@@ -179,21 +207,28 @@ double simulated(const Machine& machine, const Move& move, std::int64_t bytes, c
       set.push_back(
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
-  Route best;
-  std::int64_t chunks = 0;
+  std::vector<std::pair<double, Route>> routes;  // and how long their busiest links carry bytes
   for (const Machine& known : with_fewer_levels(machine)) {
     Route route = move.route(exchange_of(known), buffers, bytes);
-    const std::int64_t in =
-        route_chunks(bytes, route.size(), message_delay(machine) * machine.model.link_bandwidth[0]);
-    if (!best.empty() && estimated(machine, plan, route, in) >= estimated(machine, plan, best, chunks))
-      continue;
-    best = std::move(route);
-    chunks = in;
+    const double busy = busiest(machine, plan, route);
+    routes.emplace_back(busy, std::move(route));
   }
-  TaskEmitter emitter(plan, target, Routes::relayed, false);
-  emit_route(emitter, {}, best, chunks);
-  find_dependencies(plan);
-  return simulate(plan, machine.model, Precision::fp32).step;
+  std::stable_sort(routes.begin(), routes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [busy, route] : routes) {
+    if (busy >= least) break;
+    std::int64_t chunks =
+        route_chunks(bytes, route.size(), message_delay(machine) * machine.model.link_bandwidth[0]);
+    double last = std::numeric_limits<double>::infinity();
+    for (; chunks > 0; chunks /= 2) {
+      const double seconds = simulated(machine, plan, route, chunks, target);
+      if (seconds >= last) break;
+      last = seconds;
+    }
+    least = std::min(least, last);
+  }
+  return least;
 }
 
 void run() {
@@ -255,7 +290,7 @@ void run() {
           const Machine machine = machine_by_lot(lot, equal_links);
           const std::int64_t bytes = megabytes * 1'000'000;
           const double least = bound(machine, move.bytes, move.sent) * static_cast<double>(bytes);
-          const double seconds = simulated(machine, move, bytes, *target);
+          const double seconds = fastest(machine, move, bytes, *target);
           ratios.push_back(seconds / least);
           const int messages = machine.devices > 2 ? move.messages : 1;
           with_latencies += seconds <= 1.1 * (least + messages * message_delay(machine)) ? 1 : 0;

@@ -177,7 +177,7 @@ std::vector<double> Exchange::cuts(int stage, int member) const {
   std::size_t most = 0;
   for (const Group& group : groups_[at(stage)]) most = std::max(most, group.children.size());
   // More shares would cost more than they balance.
-  constexpr double kParts = 8;
+  constexpr double kParts = 16;
   const double least = 1 / (kParts * static_cast<double>(most));
   const Interval own = interval(stage, member);
   std::vector<double> ends;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <utility>
 
 namespace convnet {
 
@@ -45,76 +45,72 @@ std::size_t LinkTraffic::start(const Transfer& transfer, double now) {
   for (const std::size_t link : moving.path) on_link_[link].push_back(moving_.size());
   changed_.insert(changed_.end(), moving.path.begin(), moving.path.end());
   moving_.push_back(std::move(moving));
+  version_.push_back(0);
   return moving_.size() - 1;
 }
 
 /// Gives new shares to the transfers on links that transfers have entered or left.
 void LinkTraffic::share_out() {
   std::vector<std::size_t> concerned;
-  for (const std::size_t link : changed_)
-    concerned.insert(concerned.end(), on_link_[link].begin(), on_link_[link].end());
+  ++shared_out_;
+  for (const std::size_t link : changed_) {
+    for (const std::size_t m : on_link_[link]) {
+      if (std::exchange(moving_[m].shared_out, shared_out_) != shared_out_) concerned.push_back(m);
+    }
+  }
   changed_.clear();
-  std::sort(concerned.begin(), concerned.end());
-  concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
-  const std::vector<double> rates = rates_of(concerned);
-  for (std::size_t k = 0; k < concerned.size(); ++k) {
-    const std::size_t m = concerned[k];
-    const double rate = rates[k];
+  find_rates(concerned);
+  for (const std::size_t m : concerned) {
     Moving& moving = moving_[m];
-    if (rate == moving.rate) continue;
+    if (moving.next_rate == moving.rate) continue;
     moving.left = std::max(0.0, moving.left - moving.rate * (now_ - moving.since));
     moving.since = now_;
-    moving.rate = rate;
-    ends_.push({now_ + moving.left / rate, m, ++moving.version});
+    moving.rate = moving.next_rate;
+    ends_.push({now_ + moving.left / moving.rate, m, ++version_[m]});
   }
 }
 
-/// Returns the rates of these transfers; all others keep theirs. First each gets the smallest of equal
+/// Finds the next rates of these transfers; all others keep theirs. First each gets the smallest of equal
 /// shares; then what some leave on their other links is shared by the rest.
-std::vector<double> LinkTraffic::rates_of(const std::vector<std::size_t>& transfers) const {
-  std::vector<double> rates;
-  std::map<std::size_t, double> shares;  // by link
-  const auto smallest_share = [&](std::size_t m) {
+void LinkTraffic::find_rates(const std::vector<std::size_t>& transfers) {
+  const auto smallest_share = [&](const Moving& moving) {
     double least = std::numeric_limits<double>::infinity();
-    for (const std::size_t link : moving_[m].path) least = std::min(least, shares.at(link));
+    for (const std::size_t link : moving.path) least = std::min(least, share_[link]);
     return least;
   };
+  std::vector<std::size_t> links;
   for (const std::size_t m : transfers) {
-    for (const std::size_t link : moving_[m].path)
-      shares.emplace(link, links_.bandwidth(link) / static_cast<double>(on_link_[link].size()));
-    rates.push_back(smallest_share(m));
+    for (const std::size_t link : moving_[m].path) {
+      if (std::exchange(link_shared_out_[link], shared_out_) == shared_out_) continue;
+      links.push_back(link);
+      share_[link] = links_.bandwidth(link) / static_cast<double>(on_link_[link].size());
+    }
   }
-  const auto rate_of = [&](std::size_t m) {
-    const auto found = std::lower_bound(transfers.begin(), transfers.end(), m);
-    return found != transfers.end() && *found == m
-               ? rates[static_cast<std::size_t>(found - transfers.begin())]
-               : moving_[m].rate;
-  };
-  for (auto& [link, share] : shares) {
+  for (const std::size_t m : transfers) moving_[m].next_rate = smallest_share(moving_[m]);
+  for (const std::size_t link : links) {
     double left = links_.bandwidth(link);
     std::size_t others = on_link_[link].size();
     for (const std::size_t m : on_link_[link]) {
-      const double rate = rate_of(m);
-      if (rate >= share * (1 - 1e-9)) continue;
+      const double rate = moving_[m].next_rate;
+      if (rate >= share_[link] * (1 - 1e-9)) continue;
       left -= rate;
       --others;
     }
-    if (others > 0) share = left / static_cast<double>(others);
+    if (others > 0) share_[link] = left / static_cast<double>(others);
   }
-  for (std::size_t k = 0; k < transfers.size(); ++k) rates[k] = smallest_share(transfers[k]);
+  for (const std::size_t m : transfers) moving_[m].next_rate = smallest_share(moving_[m]);
   // Two links may both have given a transfer what they had left.
-  for (auto& [link, load] : shares) {
-    load = 0;
-    for (const std::size_t m : on_link_[link]) load += rate_of(m);
-    load = std::min(1.0, links_.bandwidth(link) / load);
+  for (const std::size_t link : links) {
+    double load = 0;
+    for (const std::size_t m : on_link_[link]) load += moving_[m].next_rate;
+    share_[link] = std::min(1.0, links_.bandwidth(link) / load);
   }
-  for (std::size_t k = 0; k < transfers.size(); ++k) rates[k] *= smallest_share(transfers[k]);
-  return rates;
+  for (const std::size_t m : transfers) moving_[m].next_rate *= smallest_share(moving_[m]);
 }
 
 double LinkTraffic::next_end() {
   const auto drop_void = [&] {
-    while (!ends_.empty() && moving_[ends_.top().transfer].version != ends_.top().version) ends_.pop();
+    while (!ends_.empty() && version_[ends_.top().transfer] != ends_.top().version) ends_.pop();
   };
   drop_void();
   // Transfers that end at the same time leave their links together.
@@ -129,8 +125,8 @@ std::size_t LinkTraffic::end_next() {
   now_ = next_end();
   const std::size_t ended = ends_.top().transfer;
   ends_.pop();
-  Moving& moving = moving_[ended];
-  ++moving.version;
+  const Moving& moving = moving_[ended];
+  ++version_[ended];
   for (const std::size_t link : moving.path) {
     std::erase(on_link_[link], ended);
     changed_.push_back(link);

@@ -41,7 +41,8 @@ class Links {
 class LinkTraffic {
  public:
   /// `links` must outlive the traffic.
-  explicit LinkTraffic(const Links& links) : links_(links), on_link_(links.count()) {}
+  explicit LinkTraffic(const Links& links)
+      : links_(links), on_link_(links.count()), share_(links.count()), link_shared_out_(links.count()) {}
 
   /// Starts a transfer of a number of bytes above 0. Times must not go back. Returns its number.
   std::size_t start(const Transfer& transfer, double now);
@@ -53,10 +54,11 @@ class LinkTraffic {
  private:
   struct Moving {
     std::vector<std::size_t> path;
-    double left = 0;          ///< bytes at the time `since`
-    double since = 0;         ///< seconds
-    double rate = 0;          ///< bytes/s from then on
-    std::size_t version = 0;  ///< counts the changes of `rate`
+    double left = 0;             ///< bytes at the time `since`
+    double since = 0;            ///< seconds
+    double rate = 0;             ///< bytes/s from then on
+    double next_rate = 0;        ///< `rate`, or what it becomes while new shares are found
+    std::size_t shared_out = 0;  ///< the last share_out() that concerned it
   };
   struct End {
     double time;
@@ -67,12 +69,16 @@ class LinkTraffic {
   };
 
   void share_out();
-  std::vector<double> rates_of(const std::vector<std::size_t>& transfers) const;
+  void find_rates(const std::vector<std::size_t>& transfers);
 
   const Links& links_;
   double now_ = 0;
   std::vector<Moving> moving_;                     ///< by number, also those that have ended
   std::vector<std::vector<std::size_t>> on_link_;  ///< by link: the transfers that pass it
+  std::vector<double> share_;                      ///< by link: of each of its transfers, for find_rates()
+  std::vector<std::size_t> link_shared_out_;       ///< by link: the last share_out() that concerned it
+  std::size_t shared_out_ = 0;                     ///< counts the calls of share_out()
+  std::vector<std::size_t> version_;               ///< by transfer: counts the changes of its rate
   std::vector<std::size_t> changed_;               ///< links whose transfers must get new shares
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  ///< those of older versions are void
 };

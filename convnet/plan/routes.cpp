@@ -54,7 +54,8 @@ Relays relays_of(const Exchange& exchange, int root, std::int64_t bytes) {
     (exchange.neighbours(m, root) ? near : far).push_back(static_cast<int>(relays.members.size()));
     relays.members.push_back(m);
   }
-  relays.ranges = shared_ranges(relays.exchange, far.empty() ? near : far, bytes, kAligned, true);
+  // Parts are equal, because Exchange::weight() is for an all-reduce: members that own more also sum more.
+  relays.ranges = shared_ranges(relays.exchange, far.empty() ? near : far, bytes, kAligned, false);
   return relays;
 }
 

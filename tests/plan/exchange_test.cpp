@@ -198,3 +198,18 @@ TEST_CASE("members send what the speeds of their links allow") {
   CHECK(fewer.weighted());
   CHECK(fewer.weight(2) < fewer.weight(0));
 }
+
+TEST_CASE("links of different speeds in groups are all busy for about the same time") {
+  // Four groups of four; only the links of members are slow. All together they send 2 (n - 1) bytes.
+  std::vector<double> rates;
+  std::vector<int> level;
+  double all = 0;
+  for (int m = 0; m < 16; ++m) {
+    rates.push_back(12 + m * 5 % 11);
+    level.push_back(m / 4);
+    all += rates.back();
+  }
+  const std::vector<double> sent =
+      sent_in_all_reduce(Exchange(16, {level}, {rates, {std::vector<double>(4, 1000)}}));
+  for (std::size_t m = 0; m < rates.size(); ++m) CHECK(sent[m] / rates[m] < 1.06 * 2 * 15 / all);
+}
