@@ -102,7 +102,7 @@ class DepthwiseGradients : public PreparedOp {
   template <int First>
   void sum_band(const float* band, const T* differences, std::int64_t rows, float* sums) const {
     constexpr int kRows = std::min(kRowsAtOnce<Filter>, Filter - First);
-    sum_rows(band + First * width_ * kMaps, differences, rows, sums + First * Filter * kMaps,
+    sum_rows(band + First * width_ * kMaps, differences, rows, sums + std::int64_t{First} * Filter * kMaps,
              std::make_integer_sequence<int, kRows * Filter>{});
     if constexpr (First + kRows < Filter) sum_band<First + kRows>(band, differences, rows, sums);
   }
@@ -112,17 +112,18 @@ class DepthwiseGradients : public PreparedOp {
                 std::integer_sequence<int, Tap...>) const {
     const std::int64_t columns = g_.ow, line = width_ * kMaps, step = stride_ * kMaps;
     std::array<Maps, sizeof...(Tap)> own;
-    (load(sums + Tap * kMaps, own[Tap]), ...);
+    (load(sums + std::int64_t{Tap} * kMaps, own[Tap]), ...);
     for (std::int64_t y = 0; y < rows; ++y) {
       const float* pixels = band + y * stride_ * line;
       for (std::int64_t x = 0; x < columns; ++x, pixels += step, differences += kMaps) {
         const Maps difference = maps_at(differences);
         Maps pixel;
-        ((load(pixels + Tap / Filter * line + Tap % Filter * kMaps, pixel), own[Tap] += difference * pixel),
+        ((load(pixels + Tap / Filter * line + std::int64_t{Tap % Filter} * kMaps, pixel),
+          own[Tap] += difference * pixel),
          ...);
       }
     }
-    (store(sums + Tap * kMaps, own[Tap]), ...);
+    (store(sums + std::int64_t{Tap} * kMaps, own[Tap]), ...);
   }
 
   /// Adds the sums of a block's parts. `weights` are those of the block, `biases` those of all maps, or null.

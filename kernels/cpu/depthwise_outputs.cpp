@@ -61,7 +61,7 @@ template <int Filter, int Stride, int Step, class T>
 class DepthwiseOutputs : public PreparedOp {
  public:
   DepthwiseOutputs(std::int64_t images, std::int64_t maps, Side rows, Side columns, bool bias, bool relu,
-                   std::vector<TensorDesc> args)
+                   const std::vector<TensorDesc>& args)
       : images_(images),
         maps_(maps),
         blocks_((maps + kMaps - 1) / kMaps),
@@ -70,7 +70,7 @@ class DepthwiseOutputs : public PreparedOp {
         bias_(bias),
         relu_(relu),
         width_((columns_.count - 1) * Stride + columns_.reach) {
-    args_ = std::move(args);
+    args_ = args;
     algorithm_ = "depthwise:own";
     const std::int64_t line = width_ * kMaps * static_cast<std::int64_t>(sizeof(float));
     band_ = std::clamp<std::int64_t>((Band::kBytes / line - rows_.reach) / Stride + 1, 1, rows_.count);
@@ -97,7 +97,7 @@ class DepthwiseOutputs : public PreparedOp {
  private:
   /// The taps of a block of maps, by phases of rows and of columns, in the order in which a phase sees them.
   struct Taps {
-    std::array<Maps, Filter * Filter> taps;
+    std::array<Maps, std::size_t{Filter} * Filter> taps;
   };
 
   std::int64_t lines(std::int64_t rows) const { return (rows - 1) * Stride + rows_.reach; }
@@ -169,8 +169,7 @@ class DepthwiseOutputs : public PreparedOp {
 
   template <int High, int Wide>
   void compute_row(const float* band, const Maps* taps, const Maps& bias, std::int64_t count, T* dst) const {
-    std::int64_t x = 0;
-    const auto outputs = [&]<int... At>(std::integer_sequence<int, At...>) {
+    const auto outputs = [&]<int... At>(std::int64_t x, std::integer_sequence<int, At...>) {
       std::array<Maps, sizeof...(At)> sums = {((void)At, bias)...};
       const float* from = band + x * Stride * kMaps;
       const Maps* factors = taps;
@@ -178,7 +177,8 @@ class DepthwiseOutputs : public PreparedOp {
         const auto add = [&](int column) __attribute__((always_inline)) {
           const Maps factor = *factors++;
           Maps pixel;
-          ((load(from + (At * Stride + column) * kMaps, pixel), sums[At] += factor * pixel), ...);
+          ((load(from + (std::int64_t{At} * Stride + column) * kMaps, pixel), sums[At] += factor * pixel),
+           ...);
         };
         add(0);
         if constexpr (Wide > 1) add(1);
@@ -187,12 +187,12 @@ class DepthwiseOutputs : public PreparedOp {
         if constexpr (Wide > 4) add(4);
       }
       (put(sums[At], dst + (x + At) * Step * kMaps), ...);
-      x += sizeof...(At);
     };
     // Sides of images are often multiples of seven.
-    while (x + 7 <= count) outputs(std::make_integer_sequence<int, 7>{});
-    while (x + 4 <= count) outputs(std::make_integer_sequence<int, 4>{});
-    while (x < count) outputs(std::make_integer_sequence<int, 1>{});
+    std::int64_t x = 0;
+    for (; x + 7 <= count; x += 7) outputs(x, std::make_integer_sequence<int, 7>{});
+    for (; x + 4 <= count; x += 4) outputs(x, std::make_integer_sequence<int, 4>{});
+    for (; x < count; ++x) outputs(x, std::make_integer_sequence<int, 1>{});
   }
   [[gnu::always_inline]] void put(Maps sum, T* to) const {
     if (relu_) sum = sum < 0 ? Maps{} : sum;  // keeps NaN
@@ -239,7 +239,7 @@ Prepared prepare_depthwise(const ConvForward& op, DataType type) {
     args.push_back(blocked_activations(g.dst(), kMaps, type));
     return std::make_shared<DepthwiseOutputs<Filter, Stride, 1, T>>(
         g.n, g.c, Side(forward_phases(Filter, g.pad.y, g.oh), g.oh, g.h),
-        Side(forward_phases(Filter, g.pad.x, g.ow), g.ow, g.w), op.bias, op.relu, std::move(args));
+        Side(forward_phases(Filter, g.pad.x, g.ow), g.ow, g.w), op.bias, op.relu, args);
   };
   return with_geometry<5>(g, type, make);
 }
