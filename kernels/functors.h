@@ -254,7 +254,7 @@ struct HardSigmoidFunctor {
 struct HardSwishFunctor {
   template <class V>
   CONVNET_HD V forward(V x) const {
-    return x < -3 ? V{} : (x > 3 ? x : x * (x * (1.0F / 6) + 0.5F));
+    return x <= -3 ? V{} : (x >= 3 ? x : x * (x * (1.0F / 6) + 0.5F));
   }
   template <class V>
   CONVNET_HD V backward(V x, V dy) const {
