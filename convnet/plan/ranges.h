@@ -11,7 +11,7 @@ namespace convnet {
 
 /// Values that each belong to a range of bytes of a buffer. Most uses touch a whole buffer, or one of many
 /// parts of similar length (the shards of a matrix). Therefore ranges that cover the whole buffer are kept in
-/// one list, and the others sorted in another.
+/// one list, and the others in sorted ones.
 template <class T>
 class RangeList {
  public:
@@ -23,17 +23,27 @@ class RangeList {
 
   /// Adds ranges of the buffer, which has `bytes` bytes.
   void add(const std::vector<Range>& ranges, std::int64_t bytes) {
-    const auto sorted = static_cast<std::ptrdiff_t>(parts_.size());
+    std::vector<Range> parts;
     for (const Range& range : ranges) {
       const bool whole = range.begin == 0 && range.end == bytes;
-      (whole ? whole_ : parts_).push_back(range);
+      (whole ? whole_ : parts).push_back(range);
       if (!whole) longest_part_ = std::max(longest_part_, range.end - range.begin);
     }
-    const auto earlier = [](const Range& a, const Range& b) { return a.begin < b.begin; };
-    if (std::is_sorted(parts_.begin() + std::max<std::ptrdiff_t>(0, sorted - 1), parts_.end(), earlier))
-      return;
-    std::stable_sort(parts_.begin() + sorted, parts_.end(), earlier);
-    std::inplace_merge(parts_.begin(), parts_.begin() + sorted, parts_.end(), earlier);
+    if (parts.empty()) return;
+    std::stable_sort(parts.begin(), parts.end(), earlier);
+    if (!runs_.empty() && !earlier(parts.front(), runs_.back().back()))
+      runs_.back().insert(runs_.back().end(), parts.begin(), parts.end());
+    else
+      runs_.push_back(std::move(parts));
+    // Each run has more than twice as many ranges as the next, so there are few, and a range is moved seldom.
+    while (runs_.size() > 1 && runs_[runs_.size() - 2].size() <= 2 * runs_.back().size()) {
+      std::vector<Range> last = std::move(runs_.back());
+      runs_.pop_back();
+      std::vector<Range>& into = runs_.back();
+      const auto sorted = static_cast<std::ptrdiff_t>(into.size());
+      into.insert(into.end(), last.begin(), last.end());
+      std::inplace_merge(into.begin(), into.begin() + sorted, into.end(), earlier);
+    }
   }
 
   /// Calls visit(value) for each range that overlaps [begin, end).
@@ -42,16 +52,20 @@ class RangeList {
     for (const Range& range : whole_) {
       if (range.overlaps(begin, end)) visit(range.value);
     }
-    auto part = std::lower_bound(parts_.begin(), parts_.end(), begin - longest_part_,
-                                 [](const Range& range, std::int64_t from) { return range.begin < from; });
-    for (; part != parts_.end() && part->begin < end; ++part) {
-      if (part->overlaps(begin, end)) visit(part->value);
+    for (const std::vector<Range>& run : runs_) {
+      auto part = std::lower_bound(run.begin(), run.end(), begin - longest_part_,
+                                   [](const Range& range, std::int64_t from) { return range.begin < from; });
+      for (; part != run.end() && part->begin < end; ++part) {
+        if (part->overlaps(begin, end)) visit(part->value);
+      }
     }
   }
 
  private:
+  static bool earlier(const Range& a, const Range& b) { return a.begin < b.begin; }
+
   std::vector<Range> whole_;
-  std::vector<Range> parts_;  ///< by their begin
+  std::vector<std::vector<Range>> runs_;  ///< the other ranges, each run by their begin
   std::int64_t longest_part_ = 0;
 };
 
