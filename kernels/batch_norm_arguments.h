@@ -18,7 +18,7 @@ struct GradientSumsArguments {
   GradientSumsArguments(const BatchNormBackwardWeights& op, std::span<std::byte* const> args) {
     auto next = args.begin() + 4;
     const auto floats = [&] { return reinterpret_cast<float*>(*next++); };
-    if (op.relu) {
+    if (!op.neuron.is_ident()) {
       scale = floats();
       shift = floats();
     }

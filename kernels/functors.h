@@ -42,7 +42,37 @@ enum class NeuronKind {
 struct Neuron {
   NeuronKind kind = NeuronKind::ident;
   float a = 1, b = 1;
+
+  constexpr bool is_ident() const { return kind == NeuronKind::ident; }
 };
+
+/// Returns the name in layer files and plans.
+constexpr const char* neuron_name(NeuronKind kind) {
+  switch (kind) {
+    case NeuronKind::ident: return "ident";
+    case NeuronKind::relu: return "relu";
+    case NeuronKind::logistic: return "logistic";
+    case NeuronKind::tanh: return "tanh";
+    case NeuronKind::abs: return "abs";
+    case NeuronKind::softrelu: return "softrelu";
+    case NeuronKind::square: return "square";
+    case NeuronKind::sqrt: return "sqrt";
+    case NeuronKind::log: return "log";
+    case NeuronKind::brelu: return "brelu";
+    case NeuronKind::linear: return "linear";
+    case NeuronKind::drelu: return "drelu";
+    case NeuronKind::abstanh: return "abstanh";
+    case NeuronKind::nrelu: return "nrelu";
+    case NeuronKind::leaky: return "leaky";
+    case NeuronKind::elu: return "elu";
+    case NeuronKind::silu: return "silu";
+    case NeuronKind::gelu: return "gelu";
+    case NeuronKind::mish: return "mish";
+    case NeuronKind::hsigmoid: return "hsigmoid";
+    case NeuronKind::hswish: return "hswish";
+  }
+  return "";
+}
 
 /// Returns whether the outputs are probabilities. They stay f32 in bf16 runs, because bf16 numbers just below
 /// 1 are 1/256 apart, and costs take the logarithm of 1 - y.
@@ -72,15 +102,21 @@ CONVNET_HD inline float floored(float p) {
 }
 
 // Functors have `float forward(float x)`, and `float backward(float y, float dy)` for dx. The y is the
-// output, or the input x if neuron_uses_output() is false.
+// output, or the input x if neuron_uses_output() is false. Those of visit_quick_neuron() take vectors, too.
 struct IdentFunctor {
   CONVNET_HD float forward(float x) const { return x; }
   CONVNET_HD float backward(float, float dy) const { return dy; }
 };
 struct ReluFunctor {
   /// Keeps NaN, so that errors below show.
-  CONVNET_HD float forward(float x) const { return x < 0 ? 0 : x; }
-  CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : 0; }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return x < 0 ? V{} : x;
+  }
+  template <class V>
+  CONVNET_HD V backward(V y, V dy) const {
+    return y > 0 ? dy : V{};
+  }
 };
 struct LogisticFunctor {
   CONVNET_HD float forward(float x) const { return 1 / (1 + std::exp(-x)); }
@@ -119,8 +155,14 @@ struct LogFunctor {
 /// min(a, max(0, x))
 struct BoundedReluFunctor {
   float a;
-  CONVNET_HD float forward(float x) const { return x < 0 ? 0 : (x > a ? a : x); }
-  CONVNET_HD float backward(float y, float dy) const { return y > 0 && y < a ? dy : 0; }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return x < 0 ? V{} : (x > a ? V{} + a : x);
+  }
+  template <class V>
+  CONVNET_HD V backward(V y, V dy) const {
+    return y > 0 ? (y < a ? dy : V{}) : V{};
+  }
 };
 struct LinearFunctor {
   float a, b;
@@ -153,8 +195,14 @@ struct AbsTanhFunctor {
 /// x for x >= 0, and a*x for x < 0, with a > 0, so that the output has the sign of x. The slope at 0 is a.
 struct LeakyReluFunctor {
   float a;
-  CONVNET_HD float forward(float x) const { return x < 0 ? a * x : x; }
-  CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : a * dy; }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return x < 0 ? a * x : x;
+  }
+  template <class V>
+  CONVNET_HD V backward(V y, V dy) const {
+    return y > 0 ? dy : a * dy;
+  }
 };
 /// x for x >= 0, and a*(e^x - 1) for x < 0, with a > 0. The slope at 0 is a. Clevert, Unterthiner and
 /// Hochreiter, arXiv:1511.07289.
@@ -204,9 +252,13 @@ struct HardSigmoidFunctor {
 };
 /// x times that number; 0 at minus infinity. The slope at -3 is 0, and at 3 it is 1.
 struct HardSwishFunctor {
-  CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? x : x * (x / 6 + 0.5F)); }
-  CONVNET_HD float backward(float x, float dy) const {
-    return x <= -3 ? 0 : (x >= 3 ? dy : dy * (x / 3 + 0.5F));
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return x <= -3 ? V{} : (x >= 3 ? x : x * (x * (1.0F / 6) + 0.5F));
+  }
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    return x <= -3 ? V{} : (x >= 3 ? dy : dy * (x * (1.0F / 3) + 0.5F));
   }
 };
 
@@ -237,6 +289,26 @@ void visit_neuron(const Neuron& f, Visitor&& visit) {
     case NeuronKind::hsigmoid: return visit(HardSigmoidFunctor{});
     case NeuronKind::hswish: return visit(HardSwishFunctor{});
   }
+}
+
+/// Calls `visit` with the functor of `f` if f is quick: it takes a few instructions without an exponential
+/// function, it maps 0 to 0, and its slope follows from the input x, so that backward(x, dy) is right even if
+/// neuron_uses_output(). Batch norm can apply such neurons, and computes their inputs again in backward.
+template <class Visitor>
+CONVNET_HD void visit_quick_neuron(const Neuron& f, Visitor&& visit) {
+  switch (f.kind) {
+    case NeuronKind::relu: return visit(ReluFunctor{});
+    case NeuronKind::brelu: return visit(BoundedReluFunctor{f.a});
+    case NeuronKind::leaky: return visit(LeakyReluFunctor{f.a});
+    case NeuronKind::hswish: return visit(HardSwishFunctor{});
+    default: return;
+  }
+}
+/// Returns whether visit_quick_neuron() knows the neuron.
+inline bool is_quick(const Neuron& f) {
+  bool quick = false;
+  visit_quick_neuron(f, [&](auto) { quick = true; });
+  return quick;
 }
 
 }  // namespace convnet

@@ -20,7 +20,7 @@ class BnormLayer : public Layer {
 
   BnormLayer(const FeatureShape& maps, std::vector<WeightSpec> matrices, const BnormParams& p)
       : Layer(maps,
-              {.fuses_relu = FusesRelu::forward_and_gradient,
+              {.fuses_neuron = FusesNeuron::quick_and_gradient,
                .sees = p.sync ? SeesImages::of_pass : SeesImages::of_replica,
                .backward_reads = BackwardReads::inputs,
                .backward_in_place = true,
@@ -62,12 +62,12 @@ class BnormLayer : public Layer {
       return batch(l, name);
     };
     const Value diff_scale = sum(scale, "own d scale"), diff_shift = sum(shift, "own d shift");
-    const bool relu = l.microbatch().fused;
+    const Neuron neuron = l.microbatch().neuron;
     std::vector<Value> args = {l.input(0), l.output_gradient(), batch(l, used(l, "mean")),
                                batch(l, used(l, "variance"))};
-    if (relu) args.insert(args.end(), {l.weights(scale), l.weights(shift)});
+    if (!neuron.is_ident()) args.insert(args.end(), {l.weights(scale), l.weights(shift)});
     args.insert(args.end(), {diff_scale, diff_shift});
-    l.run(BatchNormBackwardWeights{shape.dims(l.microbatch().images), epsilon, relu}, args);
+    l.run(BatchNormBackwardWeights{shape.dims(l.microbatch().images), epsilon, neuron}, args);
   }
 
   void backward(Lowering& l) const override {
@@ -77,15 +77,15 @@ class BnormLayer : public Layer {
       diff_scale = sum_of_replicas(l, "d scale");
       diff_shift = sum_of_replicas(l, "d shift");
     }
-    const bool relu = l.microbatch().fused;
+    const Neuron neuron = l.microbatch().neuron;
     const Value diff_dst = l.output_gradient();
     std::vector<Value> args = {
         l.input(0), diff_dst,  batch(l, used(l, "mean")), batch(l, used(l, "variance")), l.weights(scale),
         diff_scale, diff_shift};
-    if (relu) args.push_back(l.weights(shift));
+    if (!neuron.is_ident()) args.push_back(l.weights(shift));
     args.push_back(l.input_gradient(0));
     l.run(BatchNormBackwardData{shape.dims(l.microbatch().images), merged(l) ? values_of_all(l) : values(l),
-                                epsilon, relu},
+                                epsilon, neuron},
           args);
   }
 
@@ -123,7 +123,7 @@ class BnormLayer : public Layer {
     normalise(l, batch(l, used(l, "mean")), batch(l, used(l, "variance")));
   }
   void normalise(Lowering& l, Value mean, Value variance) const {
-    l.run(BatchNormForward{shape.dims(l.microbatch().images), epsilon, l.microbatch().fused},
+    l.run(BatchNormForward{shape.dims(l.microbatch().images), epsilon, l.microbatch().neuron},
           {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
   }
   std::int64_t values(const Lowering& l) const { return l.microbatch().images * shape.h * shape.w; }

@@ -9,11 +9,12 @@ void check_facts(const LayerFacts& facts, bool has_weights) {
     if (contradiction) throw std::logic_error(std::string("layer facts: ") + message);
   };
   const bool backward = facts.backward_reads != BackwardReads::neither || facts.backward_in_place;
-  const bool fuses_relu = facts.fuses_relu != FusesRelu::no;
+  const bool fuses_neuron = facts.fuses_neuron != FusesNeuron::no;
   const bool end = facts.data || facts.cost;
   refuse(facts.data && facts.cost, "a data layer is no cost");
-  refuse(end && (facts.function != LayerFunction::other || fuses_relu),
-         "a data layer or a cost has no function and fuses no relu");
+  refuse(end && (facts.function != LayerFunction::other || facts.neuron.kind != NeuronKind::ident ||
+                 fuses_neuron),
+         "a data layer or a cost has no function and fuses no neuron");
   refuse(end && (facts.division != Division::none || has_weights),
          "a data layer or a cost has no weights and is not divided");
   refuse(end && (facts.in_place || facts.backward_in_place || facts.cheap || !facts.differentiable),
@@ -25,10 +26,10 @@ void check_facts(const LayerFacts& facts, bool has_weights) {
   refuse(facts.cost && facts.cost->values < 1, "a cost has at least one value");
   refuse(facts.in_place && facts.backward_reads == BackwardReads::inputs,
          "a layer that writes over its input cannot read it in backward");
-  refuse(fuses_relu && facts.backward_reads == BackwardReads::output,
-         "a layer that fuses a relu cannot read its own output in backward");
-  refuse(fuses_relu && facts.function != LayerFunction::other,
-         "a layer that fuses a relu is not joined with another neighbour");
+  refuse(fuses_neuron && facts.backward_reads == BackwardReads::output,
+         "a layer that fuses a neuron cannot read its own output in backward");
+  refuse(fuses_neuron && facts.function != LayerFunction::other,
+         "a layer that fuses a neuron is not joined with another neighbour");
   refuse(!facts.differentiable && (backward || has_weights),
          "a layer without a gradient has no backward and no weights");
   refuse(facts.division == Division::outputs && !has_weights,

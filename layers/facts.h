@@ -6,21 +6,28 @@
 #include <string>
 #include <vector>
 
+#include "kernels/functors.h"
+
 namespace convnet {
 
-/// The function that a layer computes, if it is one that the layer above or below can fuse with its own work.
-enum class LayerFunction { other, relu, logistic, softmax };
+/// The function that a layer computes, if it is one that the cost above can differentiate with its own work.
+enum class LayerFunction { other, logistic, softmax };
 
 /// The tensors of the forward pass that a layer's backward reads.
 enum class BackwardReads { neither, inputs, output };
 
-/// The work of a relu above it that a layer can do, if it is the relu's only input and the relu is its only
-/// user.
-enum class FusesRelu {
+/// The work of a neuron above it that a layer can do, if it is the neuron's only input and the neuron is its
+/// only user.
+enum class FusesNeuron {
   no,
-  forward,               ///< this layer computes max(0,x); the relu's backward still masks the gradient
-  forward_and_gradient,  ///< this layer also masks the gradient; the relu's backward passes it on unchanged
+  relu,                ///< this layer computes max(0,x); the relu's backward still masks the gradient
+  relu_and_gradient,   ///< this layer also masks the gradient; the relu's backward passes it on unchanged
+  quick_and_gradient,  ///< this layer does the same for all neurons that are is_quick()
 };
+/// Returns whether the layer multiplies the gradient by the slope of the neuron that it fuses.
+constexpr bool fuses_gradient(FusesNeuron fuses) {
+  return fuses == FusesNeuron::relu_and_gradient || fuses == FusesNeuron::quick_and_gradient;
+}
 
 /// The division of a layer over devices (model parallelism). A layer that can be divided overrides
 /// Layer::part().
@@ -63,7 +70,8 @@ struct CostFacts {
 /// combinations that make no sense.
 struct LayerFacts {
   LayerFunction function = LayerFunction::other;
-  FusesRelu fuses_relu = FusesRelu::no;
+  Neuron neuron = {};  ///< the function of a layer that is an element-wise function; else ident
+  FusesNeuron fuses_neuron = FusesNeuron::no;
   Division division = Division::none;
   SeesImages sees = SeesImages::own;
   bool differentiable = true;  ///< false: backward does nothing, and no weights may lie below
@@ -89,8 +97,8 @@ struct LayerFacts {
 ///   in place, and have no weights.
 /// - A data layer has no inputs to read in backward, and a cost has no output to read.
 /// - in_place excludes BackwardReads::inputs, because the input has been overwritten when backward runs.
-/// - A layer that fuses a relu does not read its own output in backward, because the relu has changed it.
-/// - The function of a layer that fuses a relu is LayerFunction::other, because Node::fused cannot tell two
+/// - A layer that fuses a neuron does not read its own output in backward, because the neuron has changed it.
+/// - The function of a layer that fuses a neuron is LayerFunction::other, because Node::fused cannot tell two
 ///   rewrites apart.
 /// - A layer without a gradient (differentiable = false) has no weights, and no facts about its backward.
 /// - Division::outputs is for layers with weights, Division::as_inputs for layers without.

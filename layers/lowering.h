@@ -29,8 +29,10 @@ struct Microbatch {
   bool training = false;
   bool random = false;  ///< masks and noise are on: in training, but not while gradients are checked
   bool fused = false;   ///< a rewrite (Graph::rewrites) applies to this layer; its type knows which one
-  /// A relu was fused into the layer below, whose backward also masks the gradient.
-  bool input_masks_gradient = false;
+  Neuron neuron = {};   ///< the neuron above that this layer applies; ident if there is none
+  /// If this layer's neuron is fused into the layer below: that layer's backward also multiplies the gradient
+  /// by the neuron's slope.
+  bool input_differentiates = false;
   std::uint64_t random_key = 0;  ///< hash of the seed and the layer's name (philox_key())
   bool first_replica = true;     ///< the first of the replicas that work in the same pass
 };

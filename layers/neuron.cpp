@@ -10,40 +10,40 @@ namespace convnet {
 namespace {
 
 struct Known {
-  const char* name;
   NeuronKind kind;
   int parameters;  ///< numbers in brackets, all of them given
   const char* formula;
 };
 constexpr Known kKnown[] = {
-    {"ident", NeuronKind::ident, 0, "x"},
-    {"logistic", NeuronKind::logistic, 0, "1/(1+exp(-x))"},
-    {"abs", NeuronKind::abs, 0, "|x|"},
-    {"relu", NeuronKind::relu, 0, "max(0,x)"},
-    {"nrelu", NeuronKind::nrelu, 0, "max(0, x + noise of variance logistic(x)) in training, relu in tests"},
-    {"softrelu", NeuronKind::softrelu, 0, "ln(1+exp(x))"},
-    {"square", NeuronKind::square, 0, "x^2"},
-    {"sqrt", NeuronKind::sqrt, 0, "sqrt(x)"},
-    {"log", NeuronKind::log, 1, "ln(a+x)"},
-    {"tanh", NeuronKind::tanh, 2, "a*tanh(b*x)"},
-    {"abstanh", NeuronKind::abstanh, 2, "a*|tanh(b*x)|"},
-    {"brelu", NeuronKind::brelu, 1, "min(a,max(0,x))"},
-    {"linear", NeuronKind::linear, 2, "a*x+b"},
-    {"drelu", NeuronKind::drelu, 1, "x-a*tanh(x/a)"},
-    {"leaky", NeuronKind::leaky, 1, "x, a*x below 0"},
-    {"elu", NeuronKind::elu, 1, "x, a*(exp(x)-1) below 0"},
-    {"silu", NeuronKind::silu, 0, "x*logistic(x)"},
-    {"gelu", NeuronKind::gelu, 0, "x*P(X<x), X standard normal"},
-    {"mish", NeuronKind::mish, 0, "x*tanh(ln(1+exp(x)))"},
-    {"hsigmoid", NeuronKind::hsigmoid, 0, "min(1,max(0,x/6+1/2))"},
-    {"hswish", NeuronKind::hswish, 0, "x*min(1,max(0,x/6+1/2))"}};
+    {NeuronKind::ident, 0, "x"},
+    {NeuronKind::logistic, 0, "1/(1+exp(-x))"},
+    {NeuronKind::abs, 0, "|x|"},
+    {NeuronKind::relu, 0, "max(0,x)"},
+    {NeuronKind::nrelu, 0, "max(0, x + noise of variance logistic(x)) in training, relu in tests"},
+    {NeuronKind::softrelu, 0, "ln(1+exp(x))"},
+    {NeuronKind::square, 0, "x^2"},
+    {NeuronKind::sqrt, 0, "sqrt(x)"},
+    {NeuronKind::log, 1, "ln(a+x)"},
+    {NeuronKind::tanh, 2, "a*tanh(b*x)"},
+    {NeuronKind::abstanh, 2, "a*|tanh(b*x)|"},
+    {NeuronKind::brelu, 1, "min(a,max(0,x))"},
+    {NeuronKind::linear, 2, "a*x+b"},
+    {NeuronKind::drelu, 1, "x-a*tanh(x/a)"},
+    {NeuronKind::leaky, 1, "x, a*x below 0"},
+    {NeuronKind::elu, 1, "x, a*(exp(x)-1) below 0"},
+    {NeuronKind::silu, 0, "x*logistic(x)"},
+    {NeuronKind::gelu, 0, "x*P(X<x), X standard normal"},
+    {NeuronKind::mish, 0, "x*tanh(ln(1+exp(x)))"},
+    {NeuronKind::hsigmoid, 0, "min(1,max(0,x/6+1/2))"},
+    {NeuronKind::hswish, 0, "x*min(1,max(0,x/6+1/2))"}};
 
 const char* brackets(int parameters) { return parameters == 2 ? "[a,b]" : parameters == 1 ? "[a]" : ""; }
 
 std::string formulas() {
   std::string all;
   for (const Known& k : kKnown)
-    all += (all.empty() ? "" : "; ") + std::string(k.name) + brackets(k.parameters) + " " + k.formula;
+    all += (all.empty() ? "" : "; ") + std::string(neuron_name(k.kind)) + brackets(k.parameters) + " " +
+           k.formula;
   return all;
 }
 
@@ -62,7 +62,7 @@ std::string wrong_parameters(const Neuron& f) {
 
 LayerFacts facts_of(const Neuron& f) {
   LayerFacts facts{.division = Division::as_inputs, .backward_in_place = true, .cheap = true};
-  if (f.kind == NeuronKind::relu) facts.function = LayerFunction::relu;
+  facts.neuron = f;
   if (f.kind == NeuronKind::logistic) facts.function = LayerFunction::logistic;
   if (f.kind == NeuronKind::ident) {
     facts.in_place = true;
@@ -82,7 +82,7 @@ class NeuronLayer : public Layer {
       : Layer(shape, facts_of(function)), f(function), first(begin) {}
 
   void forward(Lowering& l) const override {
-    const bool below_applies_it = l.microbatch().fused && facts.function == LayerFunction::relu;
+    const bool below_applies_it = l.microbatch().fused && facts.function == LayerFunction::other;
     if (f.kind == NeuronKind::ident || below_applies_it) return l.forward_unchanged();
     if (f.kind == NeuronKind::nrelu && l.microbatch().random) {
       l.run(NoisyRelu{output.dims(l.microbatch().images), l.microbatch().random_key,
@@ -93,9 +93,9 @@ class NeuronLayer : public Layer {
     l.run(NeuronForward{f, output.dims(l.microbatch().images)}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    // The cost above differentiates a fused logistic, too; the layer below may mask a fused relu's gradient.
+    // The cost above differentiates a fused logistic, too; the layer below may differentiate another neuron.
     const bool done_elsewhere = l.microbatch().fused && (facts.function == LayerFunction::logistic ||
-                                                         l.microbatch().input_masks_gradient);
+                                                         l.microbatch().input_differentiates);
     if (f.kind == NeuronKind::ident || done_elsewhere) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
     l.run(NeuronBackward{f, output.dims(l.microbatch().images)},
@@ -132,7 +132,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
 
 std::string known_neurons() {
   std::vector<std::string> names;
-  for (const Known& k : kKnown) names.push_back(std::string(k.name) + brackets(k.parameters));
+  for (const Known& k : kKnown) names.push_back(std::string(neuron_name(k.kind)) + brackets(k.parameters));
   return join(names);
 }
 
@@ -142,8 +142,8 @@ Neuron parse_neuron(const std::string& text) {
   while (!name.empty() && (name.back() == ' ' || name.back() == '\t')) name.pop_back();
   std::vector<std::string> names;
   for (const Known& k : kKnown) {
-    names.emplace_back(k.name);
-    if (name != k.name) continue;
+    names.emplace_back(neuron_name(k.kind));
+    if (name != names.back()) continue;
     const char* sample = k.parameters == 2 ? "[1,1]" : "[1]";
     const std::string usage =
         fmt::format("neuron '{}' must be written {}", text,

@@ -25,7 +25,7 @@ class PoolLayer : public Layer {
  public:
   explicit PoolLayer(const PoolGeometry& of_one)
       : Layer({of_one.c, of_one.oh, of_one.ow, true},
-              {.fuses_relu = of_one.keeps_workspace() ? FusesRelu::forward_and_gradient : FusesRelu::no,
+              {.fuses_neuron = of_one.keeps_workspace() ? FusesNeuron::relu_and_gradient : FusesNeuron::no,
                .cheap = true}),
         geometry(of_one) {}
 

@@ -199,7 +199,7 @@ bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, con
 /// Returns the facts of a layer whose backward multiplies by its inputs and whose forward operation can apply
 /// a relu.
 inline LayerFacts weighted_sum_facts() {
-  return {.fuses_relu = FusesRelu::forward, .backward_reads = BackwardReads::inputs};
+  return {.fuses_neuron = FusesNeuron::relu, .backward_reads = BackwardReads::inputs};
 }
 
 /// A layer that sums products of its inputs with weights, and adds biases: fc, conv and local.

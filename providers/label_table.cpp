@@ -15,19 +15,11 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
-#include "convnet/base/utf8.h"
 #include "providers/csv.h"
 #include "providers/image_parts.h"
 
 namespace convnet {
 namespace {
-
-/// Formats a name of a table or of a photo for a message: letters of all languages stay, and the first 60
-/// bytes of a long one.
-std::string readable(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  return escape_controls(escape_non_utf8(text.substr(0, kMost))) + (text.size() > kMost ? "…" : "");
-}
 
 std::string without_blanks(std::string_view text) {
   constexpr std::string_view blanks = " \t";
@@ -53,13 +45,18 @@ std::optional<double> number_of(const std::string& text) {
   return number;
 }
 
+bool all_numbers(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(),
+                     [](const auto& name) { return number_of(name).has_value(); });
+}
+
 using Rows = std::span<const LabelRow>;
 
 /// Returns the different names in their order.
 std::vector<std::string> sorted_names(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  if (std::all_of(names.begin(), names.end(), [](const std::string& n) { return number_of(n).has_value(); }))
+  if (all_numbers(names))
     std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
       return *number_of(a) < *number_of(b);
     });
@@ -96,13 +93,13 @@ class PhotoIndex {
       const auto [first, last] = found->second;
       if (first != last && photos_[first].path == photos_[last].path)
         throw InputError(fmt::format("{}:{}: there are two photos '{}'; they should have different names",
-                                     table_.file, row.line, readable(photos_[first].path)));
+                                     table_.file, row.line, printable(photos_[first].path)));
       if (first != last)
         throw InputError(
             fmt::format("{}:{}: '{}' may be '{}' or '{}'; give the path below the folder with the "
                         "extension",
-                        table_.file, row.line, readable(row.photo), readable(photos_[first].path),
-                        readable(photos_[last].path)));
+                        table_.file, row.line, printable(row.photo), printable(photos_[first].path),
+                        printable(photos_[last].path)));
       return first;
     }
     return std::nullopt;
@@ -141,13 +138,14 @@ class LabelReader {
     if (has_header()) {
       columns_ = rows_[0].fields;
       constexpr std::size_t kShown = 5;
-      found_.header = fmt::format("{}:{}: '{}", table.file, rows_[0].line, readable(rows_[0].photo));
+      found_.header = fmt::format("{}:{}: '{}", table.file, rows_[0].line, printable(rows_[0].photo));
       for (std::size_t i = 0; i < std::min(columns_.size(), kShown); ++i)
-        found_.header += "," + readable(columns_[i]);
+        found_.header += "," + printable(columns_[i]);
       found_.header += columns_.size() > kShown ? ",…'" : "'";
       rows_ = rows_.subspan(1);
     }
-    found_.kind = kind == LabelKind::automatic ? kind_of_fields() : kind;
+    is_guess_ = kind == LabelKind::automatic;
+    found_.kind = is_guess_ ? kind_of_fields() : kind;
   }
 
   PhotoLabels read() {
@@ -165,18 +163,18 @@ class LabelReader {
         continue;
       }
       if (lines[*photo] > 0)
-        fail(row, fmt::format("names '{}', which line {} names, too", readable(photos_[*photo].path),
+        fail(row, fmt::format("names '{}', which line {} names, too", printable(photos_[*photo].path),
                               lines[*photo]));
       lines[*photo] = row.line;
       found_.photos[*photo] = std::move(label);
     }
     if (missing != nullptr)
       fail(*missing,
-           fmt::format("there is no photo '{}' in {}{}{}", readable(missing->photo), where_,
+           fmt::format("there is no photo '{}' in {}{}{}", printable(missing->photo), where_,
                        missing_rows > 1 ? fmt::format(", nor those of {} other lines", missing_rows - 1) : "",
                        photos_.empty() ? ""
                                        : fmt::format("; photos there are named like '{}'",
-                                                     readable(photos_.front().path))));
+                                                     printable(photos_.front().path))));
     return std::move(found_);
   }
 
@@ -228,14 +226,14 @@ class LabelReader {
     for (const std::string& name : columns_) {
       if (name.empty()) fail(first, fmt::format("column {} has no name", names.size() + 2));
       check_name(first, name);
-      if (!names.insert(name).second) fail(first, fmt::format("has two columns '{}'", readable(name)));
+      if (!names.insert(name).second) fail(first, fmt::format("has two columns '{}'", printable(name)));
     }
   }
 
   void check_name(const LabelRow& row, const std::string& name) const {
     if (std::any_of(name.begin(), name.end(), is_control))
       fail(row, fmt::format("the {} '{}' holds control characters",
-                            found_.kind == LabelKind::classes ? "class" : "name", readable(name)));
+                            found_.kind == LabelKind::classes ? "class" : "name", printable(name)));
   }
 
   void name_labels() {
@@ -249,6 +247,7 @@ class LabelReader {
         for (std::string& name : names_in_field(row)) names.push_back(std::move(name));
       if (names.empty()) fail(table_.rows.front(), "no photo has a tag");
       found_.names = sorted_names(std::move(names));
+      found_.may_be_numbers = is_guess_ && found_.kind == LabelKind::classes && all_numbers(found_.names);
     }
     for (const std::string& name : found_.names) {
       check_name(table_.rows.front(), name);
@@ -261,7 +260,7 @@ class LabelReader {
     std::vector<std::string> names =
         found_.kind == LabelKind::tags ? tags_in(row.fields[0]) : std::vector{row.fields[0]};
     if (found_.kind == LabelKind::classes && names[0].empty())
-      fail(row, fmt::format("gives '{}' no class", readable(row.photo)));
+      fail(row, fmt::format("gives '{}' no class", printable(row.photo)));
     for (const std::string& name : names) check_name(row, name);
     return names;
   }
@@ -285,7 +284,7 @@ class LabelReader {
   }
 
   std::string wrong_field(const LabelRow& row, std::size_t i) const {
-    return fmt::format("'{}' in column '{}' ", readable(row.fields[i]), readable(found_.names[i]));
+    return fmt::format("'{}' in column '{}' ", printable(row.fields[i]), printable(found_.names[i]));
   }
 
   float number_in(const LabelRow& row, std::size_t i) const {
@@ -305,6 +304,7 @@ class LabelReader {
   Rows rows_;  ///< without the header
   const PhotoIndex index_;
   std::vector<std::string> columns_;  ///< of the header; empty: there is none
+  bool is_guess_ = false;             ///< whether the kind follows from the fields
   PhotoLabels found_;
   std::unordered_map<std::string_view, std::int32_t> indices_;  ///< of the names
 };

@@ -46,6 +46,7 @@ struct PhotoLabel {
 /// The classes, tags or numbers of photos.
 struct PhotoLabels {
   LabelKind kind = LabelKind::classes;  ///< not automatic
+  bool may_be_numbers = false;          ///< nobody said that they are classes, and all have numbers as names
   /// The names of the classes or of tags that stand in one column, ordered as numbers if all are numbers,
   /// else by name; else those of the columns.
   std::vector<std::string> names;

@@ -178,6 +178,10 @@ void PhotoFinder::label(const std::string& table, const std::string& where, Labe
   if (found_.kind != LabelKind::classes)
     found_.left_out.kind = fmt::format("{} {}", found_.class_names.size(),
                                        found_.kind == LabelKind::tags ? "tags" : "numbers of each photo");
+  if (labels.may_be_numbers)
+    found_.left_out.kind =
+        fmt::format("{} classes, which are named by numbers; --label-kind numbers predicts numbers instead",
+                    found_.class_names.size());
   auto label = labels.photos.begin();
   for (auto* images : {&found_.training, &found_.validation}) {
     std::vector<LabelledImage> kept;

@@ -205,9 +205,9 @@ struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
   std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, HEIC, …
   std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
-  std::string header;     ///< the first line of that table if it was taken for a header, with its place
-  std::string kind;       ///< what that table was taken for, if no classes: "3 tags of each photo"; else ""
-  CountedFiles unpaired;  ///< images and labels in tars beside the pair of a sample
+  std::string header;  ///< the first line of that table if it was taken for a header, with its place
+  std::string kind;  ///< what that table was taken for, if that may surprise: "3 tags of each photo"; else ""
+  CountedFiles unpaired;       ///< images and labels in tars beside the pair of a sample
   CountedFiles other_members;  ///< members of tars that are neither images nor labels
   CountedFiles packed_tars;    ///< compressed tars beside others
   /// Adds a member of a tar that is not read.

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <optional>
+
+#include "convnet/base/utf8.h"
 
 namespace convnet {
 namespace {
@@ -32,13 +35,17 @@ std::string escape_controls(std::string_view text) {
 
 std::string printable(std::string_view text, std::size_t most) {
   std::string out;
-  for (const char c : text.substr(0, most)) {
-    if (c >= ' ' && c <= '~')
-      out += c;
-    else
-      out += hexadecimal(c);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view before = rest;
+    const std::optional<char32_t> code = take_code_point(rest);
+    const std::size_t taken = before.size() - rest.size();
+    if (text.size() - rest.size() > most) return out + "…";
+    // The second kind of control characters are those that Unicode adds to ASCII's.
+    const bool is_text = code && !is_control(before[0]) && (*code < 0x80 || *code >= 0xA0);
+    for (const char c : before.substr(0, taken)) out += is_text ? std::string(1, c) : hexadecimal(c);
   }
-  return out + (text.size() > most ? "…" : "");
+  return out;
 }
 
 std::string excerpt(std::string_view text) {

@@ -17,7 +17,8 @@ std::string replace_controls(std::string_view text, char instead);
 /// Returns the text with control characters, line ends among them, as \xHH.
 std::string escape_controls(std::string_view text);
 
-/// Formats a name or a piece of a file for a message: at most `most` bytes, unprintable ones as \xHH.
+/// Formats a name or a piece of a file for a message: at most `most` bytes. Letters of all languages stay;
+/// control characters and bytes that are no UTF-8 become \xHH.
 std::string printable(std::string_view text, std::size_t most = 60);
 
 /// Formats user text for a message: in quotes, with blanks for control characters, cut off after some 60

@@ -43,7 +43,9 @@ std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
   std::vector<std::string> added = {"--data-path", named[0]};
   if (!given.contains("data-provider"))
     added.insert(added.begin(), {"--data-provider", provider_of(named[0], given.contains("labels"))});
-  fmt::print(stderr, "{} is read as the data set: {}\n", named[0], join(added, " "));
+  std::vector<std::string> shown;
+  for (const std::string& word : added) shown.push_back(shell_word(word));
+  fmt::print(stderr, "{} is read as the data set: {}\n", shell_word(named[0]), join(shown, " "));
   added.insert(added.begin(), options.begin(), options.end());
   return added;
 }

@@ -197,7 +197,8 @@ void place_command(const std::vector<std::string>& args) {
   OptionTexts texts = parse_training_line("place", args).used;
   const bool by_name = names_ready_net(texts);
   add_parameters(texts);
-  require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
+  require_options(texts, {"layer-def", "layer-params", "data-provider", "model"},
+                  texts.contains("model") ? "" : "; --model measured times the operations on this machine");
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);
   check_distinct_gpus(texts, options.devices);

@@ -6,7 +6,7 @@
 namespace convnet {
 
 /// Finds the pairs of layers that do their work together, by the facts of the layers (LayerFacts): a layer
-/// that applies the relu above it, and a cost that differentiates itself and the function below it at once.
+/// that applies the neuron above it, and a cost that differentiates itself and the function below it at once.
 /// Sets Node::fused of both and adds a line to Graph::rewrites.
 void apply_rewrites(Graph& graph);
 

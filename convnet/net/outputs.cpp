@@ -49,8 +49,8 @@ std::vector<NodeId> nodes_of(const Graph& graph, const std::string& layer) {
                    did_you_mean(layer, names, "its layers are " + join(names)));
 }
 
-bool applies_relu_above(const Node& node) {
-  return node.fused && node.layer->facts.fuses_relu != FusesRelu::no;
+bool applies_neuron_above(const Node& node) {
+  return node.fused && node.layer->facts.fuses_neuron != FusesNeuron::no;
 }
 
 struct Place {
@@ -94,7 +94,7 @@ std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& l
 void keep_output(Graph& graph, const std::string& layer) {
   for (const NodeId id : nodes_with_features(graph, layer)) {
     Node& node = graph.nodes[id];
-    if (!applies_relu_above(node)) continue;
+    if (!applies_neuron_above(node)) continue;
     node.fused = false;
     graph.nodes[node.users[0]].fused = false;
   }
@@ -106,8 +106,9 @@ OutputReader::OutputReader(const Net& net, const std::vector<std::string>& layer
     Wanted wanted;
     wanted.nodes = nodes_with_features(graph, layer);
     const Node& first = graph.nodes[wanted.nodes[0]];
-    if (applies_relu_above(first))
-      throw std::logic_error("outputs: '" + layer + "' applies the relu above it; keep_output() comes first");
+    if (applies_neuron_above(first))
+      throw std::logic_error("outputs: '" + layer +
+                             "' applies the neuron above it; keep_output() comes first");
     wanted.shape = whole_output(first).shape;
     layers_.push_back(std::move(wanted));
   }

@@ -105,8 +105,10 @@ Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   facts.training = training();
   facts.random = random();
   facts.fused = node.fused;
-  facts.input_masks_gradient = !node.inputs.empty() && graph_.nodes[node.inputs[0]].layer->facts.fuses_relu ==
-                                                           FusesRelu::forward_and_gradient;
+  if (node.fused && node.layer->facts.fuses_neuron != FusesNeuron::no)
+    facts.neuron = graph_.nodes[node.users[0]].layer->facts.neuron;
+  facts.input_differentiates =
+      !node.inputs.empty() && fuses_gradient(graph_.nodes[node.inputs[0]].layer->facts.fuses_neuron);
   facts.random_key = philox_key(options_.seed, node.layer_name);
   const auto own = images_.begin() + microbatch;
   facts.first_replica = std::all_of(own - microbatch % node.replicas(), own, [](auto n) { return n == 0; });

@@ -14,7 +14,7 @@ std::optional<std::size_t> result_without_addend(const OpDesc& op) {
   if (const auto* conv = std::get_if<ConvForward>(&op))
     return conv->accumulate || conv->relu || is_fused(op) ? std::nullopt : std::optional(last());
   if (const auto* norm = std::get_if<BatchNormForward>(&op))
-    return norm->relu || is_fused(op) ? std::nullopt : std::optional(last());
+    return !norm->neuron.is_ident() || is_fused(op) ? std::nullopt : std::optional(last());
   if (std::holds_alternative<ConvBackwardData>(op) || std::holds_alternative<BatchNormBackwardData>(op))
     return is_fused(op) ? std::nullopt : std::optional(last());
   return std::nullopt;
@@ -156,7 +156,7 @@ class Fuser {
     if (!maker.exists() || !is_whole(applies.uses[0])) return;
     const Task& makes = plan_.tasks[maker];
     const auto* norm = std::get_if<BatchNormForward>(&*makes.op);
-    if (norm == nullptr || norm->relu || !norm->sum || !run_together(makes, applies) ||
+    if (norm == nullptr || !norm->neuron.is_ident() || !norm->sum || !run_together(makes, applies) ||
         makes.uses.back().buffer != sum || used_between(sum, maker, t, false))
       return;
     if (result != sum) {
@@ -165,7 +165,7 @@ class Fuser {
       if (is_read || used_after(sum, t) || used_between(result, maker, t, false)) return;
     }
     BatchNormForward op = *norm;
-    op.relu = true;
+    op.neuron = neuron->f;
     Task fused = makes;
     fused.op = OpDesc(op);
     fused.uses.back().buffer = result;
@@ -242,7 +242,7 @@ class Fuser {
     }
     BatchNormBackwardWeights op = *sums;
     Task fused = takes;
-    const std::size_t extras = sums->relu ? 6 : 4;  // the place of arguments that fusions add
+    const std::size_t extras = sums->neuron.is_ident() ? 4 : 6;  // the place of arguments that fusions add
     const auto insert = [&](BufferId buffer) {
       fused.uses.insert(fused.uses.begin() + static_cast<std::ptrdiff_t>(extras), {buffer, Access::read});
     };

@@ -109,18 +109,33 @@ std::vector<float> padded(const float* values, std::int64_t count, std::int64_t 
   return all;
 }
 
-/// Returns the gradient where x > 0, and zeros elsewhere.
-[[gnu::always_inline]] inline Floats where_positive(const Floats& x, const Floats& gradient) {
-  return Floats::each(
-      [](const Floats::Part& value, Floats::Part dy) {
+/// The functor of no neuron.
+struct NoNeuron {};
+/// Calls f with the functor of the neuron, or with NoNeuron.
+template <class F>
+void with_functor(const Neuron& neuron, const F& f) {
+  if (neuron.is_ident()) return f(NoNeuron{});
+  visit_quick_neuron(neuron, f);
+}
+
+/// Returns the gradient times the slope of a quick neuron at x.
+template <class Functor>
+[[gnu::always_inline]] inline Floats below_neuron(const Functor& neuron, const Floats& x,
+                                                  const Floats& gradient) {
+  if constexpr (std::is_same_v<Functor, NoNeuron>) {
+    return gradient;
+  } else {
+    return Floats::each(
+        [neuron](const Floats::Part& value, Floats::Part dy) {
 #if defined(__AVX512F__)
-        // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is a
-        // third slower.
-        asm("" : "+v"(dy));
+          // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is
+          // a third slower.
+          asm("" : "+v"(dy));
 #endif
-        return value > 0 ? dy : Floats::Part{};
-      },
-      x, gradient);
+          return neuron.backward(value, dy);
+        },
+        x, gradient);
+  }
 }
 
 /// The normalisation of the channels of a block.
@@ -128,9 +143,17 @@ struct Normalisation {
   Floats mean, slope, shift;
 
   [[gnu::always_inline]] Floats operator()(const Floats& x) const { return (x - mean) * slope + shift; }
-  /// Returns the gradient of the normalised values, given the gradient of their relu.
-  [[gnu::always_inline]] Floats below_relu(const Floats& x, const Floats& gradient) const {
-    return where_positive((*this)(x), gradient);
+};
+
+/// Multiplies gradients by the slopes of the neuron above a normalisation. (Lambdas that do as much are not
+/// inlined, and pass vectors through memory.)
+template <class Functor>
+struct NeuronSlopes {
+  Functor neuron;
+  Normalisation normalised;
+
+  [[gnu::always_inline]] Floats operator()(const Floats& x, const Floats& dy) const {
+    return below_neuron(neuron, normalised(x), dy);
   }
 };
 
@@ -169,7 +192,8 @@ struct GradientTensors {
   const T *src, *diff_dst, *addend, *output;
   T* dy;
 };
-/// Computes the sums; gradient_of(block)(x, dy) masks dy, which is then written if there is memory for it.
+/// Computes the sums; gradient_of(block)(x, dy) multiplies dy by the slope of a neuron; it is then written if
+/// there is memory for it.
 template <class T, class Gradient, class Writes>
 GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, const std::vector<float>& mean,
                            const Gradient& gradient_of, Writes /*writes*/) {
@@ -186,7 +210,7 @@ GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, cons
       Sums total;
       reduce_rows(
           strip,
-          [=](std::int64_t at, auto lanes, Sums& sums) {
+          [=](std::int64_t at, auto lanes, Sums& sums) __attribute__((always_inline)) {
             Floats x, d;
             load_lanes(t.src + at, lanes, x);
             load_lanes(t.diff_dst + at, lanes, d);
@@ -195,7 +219,7 @@ GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, cons
               if (t.output != nullptr) {
                 Floats y;
                 load_lanes(t.output + at, lanes, y);
-                d = where_positive(y, d);
+                d = below_neuron(ReluFunctor{}, y, d);
               }
             }
             d = gradient(x, d);
@@ -285,12 +309,12 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
-      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon, relu = op.relu,
+      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon, neuron = op.neuron,
        sum = op.sum](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
         const Normalisations all(cut, view.c, as_floats(args[1]), as_floats(args[2]), as_floats(args[3]),
                                  as_floats(args[4]), epsilon);
-        const auto normalise = [&]<class T>(const T* src, const T* addend, T* dst, auto floor, auto adds) {
+        const auto normalise = [&]<class T>(const T* src, const T* addend, T* dst, auto functor, auto adds) {
           cut.for_pieces([&](std::int64_t group, std::int64_t block) {
             const Normalisation normalised = all.of(block);
             cut.for_strips(group, block, [&](const Strip& strip) {
@@ -299,17 +323,17 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
                 load_lanes(src + at, lanes, x);
                 x = normalised(x);
                 if constexpr (adds()) add_floats(addend + at, lanes, x);
-                if constexpr (floor())  // keeps NaN
-                  x = Floats::each([](const Floats::Part& y) { return y < 0 ? Floats::Part{} : y; }, x);
+                if constexpr (!std::is_same_v<decltype(functor), NoNeuron>)
+                  x = Floats::each([=](const Floats::Part& y) { return functor.forward(y); }, x);
                 store_lanes(dst + at, lanes, x);
               });
             });
           });
         };
         with_stored(type, [&]<class T>(T) {
-          with_constant(relu, [&](auto floor) {
+          with_functor(neuron, [&](auto functor) {
             with_constant(sum, [&](auto adds) {
-              normalise(as<const T>(args[0]), as<const T>(args[5]), as<T>(args.back()), floor, adds);
+              normalise(as<const T>(args[0]), as<const T>(args[5]), as<T>(args.back()), functor, adds);
             });
           });
         });
@@ -342,16 +366,15 @@ Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
       });
       return sums;
     };
-    const auto below_relu = [&] {
-      const Normalisations all(cut, view.c, mean, variance, more.scale, more.shift, epsilon);
-      return sum([&](std::int64_t block) {
-        return [normalised = all.of(block)](const Floats& x, const Floats& dy) {
-          return normalised.below_relu(x, dy);
-        };
-      });
-    };
-    const auto plain = [](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; };
-    const GradientSums sums = op.relu ? below_relu() : sum(plain);
+    GradientSums sums;
+    with_functor(op.neuron, [&]<class Functor>(Functor functor) {
+      if constexpr (std::is_same_v<Functor, NoNeuron>) {
+        sums = sum([](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; });
+      } else {
+        const Normalisations all(cut, view.c, mean, variance, more.scale, more.shift, epsilon);
+        sums = sum([&](std::int64_t block) { return NeuronSlopes<Functor>{functor, all.of(block)}; });
+      }
+    });
     for (std::int64_t c = 0; c < view.c; ++c) {
       const auto at = static_cast<std::size_t>(c);
       more.diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
@@ -364,15 +387,15 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
-      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon, relu = op.relu,
+      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon, neuron = op.neuron,
        sum = op.sum,
        values = static_cast<double>(std::max<std::int64_t>(op.values, 1))](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
                     *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
         const std::vector<float> zeros(static_cast<std::size_t>(view.c));
-        const Normalisations all(cut, view.c, mean, variance, scale, relu ? as_floats(args[7]) : zeros.data(),
-                                 epsilon);
+        const Normalisations all(cut, view.c, mean, variance, scale,
+                                 neuron.is_ident() ? zeros.data() : as_floats(args[7]), epsilon);
         std::vector<float> offsets(static_cast<std::size_t>(cut.channels())), drags(offsets.size());
         for (std::int64_t c = 0; c < view.c; ++c) {
           const auto at = static_cast<std::size_t>(c);
@@ -382,7 +405,7 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
           drags[at] = g.drag;
         }
         const auto differentiate = [&]<class T>(const T* src, const T* diff_dst, const T* addend, T* diff_src,
-                                                auto masked, auto adds) {
+                                                auto functor, auto adds) {
           cut.for_pieces([&](std::int64_t group, std::int64_t block) {
             const Normalisation normalised = all.of(block);
             Floats offset, drag;
@@ -393,7 +416,7 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
                 Floats x, dy;
                 load_lanes(src + at, lanes, x);
                 load_lanes(diff_dst + at, lanes, dy);
-                if constexpr (masked()) dy = normalised.below_relu(x, dy);
+                dy = below_neuron(functor, normalised(x), dy);
                 Floats dx = normalised.slope * dy + (offset + drag * (x - normalised.mean));
                 if constexpr (adds()) add_floats(addend + at, lanes, dx);
                 store_lanes(diff_src + at, lanes, dx);
@@ -403,9 +426,9 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
         };
         with_stored(type, [&]<class T>(T) {
           const T* const addend = as<const T>(args[args.size() - 2]);
-          with_constant(relu, [&](auto masked) {
+          with_functor(neuron, [&](auto functor) {
             with_constant(sum, [&](auto adds) {
-              differentiate(as<const T>(args[0]), as<const T>(args[1]), addend, as<T>(args.back()), masked,
+              differentiate(as<const T>(args[0]), as<const T>(args[1]), addend, as<T>(args.back()), functor,
                             adds);
             });
           });

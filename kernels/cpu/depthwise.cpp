@@ -1,22 +1,14 @@
 // Gradients of the filters of depthwise convolutions, whose groups have one map each. oneDNN 2.6 has kernels
 // for filters of up to 3x3; for larger ones it multiplies a matrix for each map, which takes thirty times as
 // long as the forward pass.
-#include <algorithm>
-#include <array>
 #include <memory>
-#include <vector>
 
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/own_kernel.h"
+#include "kernels/cpu/depthwise.h"
 
 namespace convnet::cpu::own {
 namespace {
 
-/// The maps that lie together in oneDNN's activations and weights.
-constexpr int kMaps = kUsualBlock;
-constexpr auto kWeights =
-    kMaps == 16 ? dnnl::memory::format_tag::Abcde16a : dnnl::memory::format_tag::Abcde8a;
+constexpr int kMaps = kDepthwiseMaps;
 using Maps = Vector<float, kMaps>::Type;
 
 /// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
@@ -32,10 +24,6 @@ constexpr int kRowsAtOnce =
     std::min(Filter, 15 / Filter);
 #endif
 
-/// Lines of an image of one block of maps as f32, with zeros where windows lie outside of the image. A band
-/// of lines has at most kBandBytes if that is enough for one row of windows.
-constexpr std::int64_t kBandBytes = 48 << 10;
-
 /// `Filter` is the side of a filter.
 template <int Filter, class T>
 class DepthwiseGradients : public PreparedOp {
@@ -49,9 +37,8 @@ class DepthwiseGradients : public PreparedOp {
         parts_(std::min(g_.n, kMostParts)),
         width_((g_.ow - 1) * stride_ + Filter),
         band_(band_rows()) {
-    const dnnl::memory::desc weights({g_.c, 1, 1, Filter, Filter}, dnnl::memory::data_type::f32, kWeights);
     args_ = {blocked_activations(g_.src(), kMaps, type), blocked_activations(g_.dst(), kMaps, type),
-             from_dnnl(weights, g_.weights())};
+             depthwise_weights(g_)};
     if (bias_) args_.push_back({{g_.k}, DataType::f32, nullptr});
     algorithm_ = "depthwise:own";
     workspace_bytes_ = parts_ * blocks_ * kSums * static_cast<std::int64_t>(sizeof(float));
@@ -65,11 +52,11 @@ class DepthwiseGradients : public PreparedOp {
     float* const biases = bias_ ? as<float>(pointers[3]) : nullptr;
 #pragma omp parallel
     {
-      std::vector<Pixel> band(static_cast<std::size_t>(lines(band_) * width_));
+      Band band(lines(band_), -pad_, width_);
 #pragma omp for collapse(2) schedule(static)
       for (std::int64_t block = 0; block < blocks_; ++block)
         for (std::int64_t part = 0; part < parts_; ++part)
-          sum_part(src, dst, block, part, band.data()->maps, sums + (block * parts_ + part) * kSums);
+          sum_part(src, dst, block, part, band, sums + (block * parts_ + part) * kSums);
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks_; ++block)
         add_parts(sums + block * parts_ * kSums, block, weights + block * kTaps * kMaps, biases);
@@ -78,22 +65,18 @@ class DepthwiseGradients : public PreparedOp {
 
  private:
   static constexpr std::int64_t kTaps = std::int64_t{Filter} * Filter, kSums = (kTaps + 1) * kMaps;
-  struct alignas(kMaps * sizeof(float)) Pixel {
-    float maps[kMaps] = {};
-  };
 
   std::int64_t first_image(std::int64_t part) const { return g_.n * part / parts_; }
   /// Returns the lines of the image that `rows` rows of windows cover.
   std::int64_t lines(std::int64_t rows) const { return (rows - 1) * stride_ + Filter; }
   /// Returns the rows of windows in a band.
   std::int64_t band_rows() const {
-    const std::int64_t most = kBandBytes / (width_ * static_cast<std::int64_t>(sizeof(Pixel)));
+    const std::int64_t most = Band::kBytes / (width_ * std::int64_t{kMaps * sizeof(float)});
     return std::clamp<std::int64_t>((most - Filter) / stride_ + 1, 1, g_.oh);
   }
 
-  /// Sums, for all taps and the bias, the products over the images of a part. `band` has zeros in the columns
-  /// outside of the image.
-  void sum_part(const T* src, const T* dst, std::int64_t block, std::int64_t part, float* band,
+  /// Sums, for all taps and the bias, the products over the images of a part.
+  void sum_part(const T* src, const T* dst, std::int64_t block, std::int64_t part, Band& band,
                 float* sums) const {
     std::fill_n(sums, kSums, 0.0F);
     for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n) {
@@ -101,24 +84,10 @@ class DepthwiseGradients : public PreparedOp {
       const T* const differences = dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps;
       for (std::int64_t y = 0; y < g_.oh; y += band_) {
         const std::int64_t rows = std::min(band_, g_.oh - y);
-        fill_band(image, y, rows, band);
-        sum_band<0>(band, differences + y * g_.ow * kMaps, rows, sums);
+        band.fill(image, g_.h, g_.w, y * stride_ - pad_, lines(rows));
+        sum_band<0>(band.data(), differences + y * g_.ow * kMaps, rows, sums);
       }
       if (bias_) sum_bias(differences, sums + kTaps * kMaps);
-    }
-  }
-
-  void fill_band(const T* image, std::int64_t y, std::int64_t rows, float* band) const {
-    const std::int64_t pixels = std::clamp<std::int64_t>(width_ - pad_, 0, g_.w);
-    for (std::int64_t line = 0; line < lines(rows); ++line) {
-      const std::int64_t from = y * stride_ - pad_ + line;
-      float* const to = band + (line * width_ + pad_) * kMaps;
-      if (from < 0 || from >= g_.h) {
-        std::fill_n(to, pixels * kMaps, 0.0F);
-        continue;
-      }
-      for (std::int64_t x = 0; x < pixels; ++x)
-        store(to + x * kMaps, maps_at(image + (from * g_.w + x) * kMaps));
     }
   }
 
@@ -133,7 +102,7 @@ class DepthwiseGradients : public PreparedOp {
   template <int First>
   void sum_band(const float* band, const T* differences, std::int64_t rows, float* sums) const {
     constexpr int kRows = std::min(kRowsAtOnce<Filter>, Filter - First);
-    sum_rows(band + First * width_ * kMaps, differences, rows, sums + First * Filter * kMaps,
+    sum_rows(band + First * width_ * kMaps, differences, rows, sums + std::int64_t{First} * Filter * kMaps,
              std::make_integer_sequence<int, kRows * Filter>{});
     if constexpr (First + kRows < Filter) sum_band<First + kRows>(band, differences, rows, sums);
   }
@@ -143,17 +112,18 @@ class DepthwiseGradients : public PreparedOp {
                 std::integer_sequence<int, Tap...>) const {
     const std::int64_t columns = g_.ow, line = width_ * kMaps, step = stride_ * kMaps;
     std::array<Maps, sizeof...(Tap)> own;
-    (load(sums + Tap * kMaps, own[Tap]), ...);
+    (load(sums + std::int64_t{Tap} * kMaps, own[Tap]), ...);
     for (std::int64_t y = 0; y < rows; ++y) {
       const float* pixels = band + y * stride_ * line;
       for (std::int64_t x = 0; x < columns; ++x, pixels += step, differences += kMaps) {
         const Maps difference = maps_at(differences);
         Maps pixel;
-        ((load(pixels + Tap / Filter * line + Tap % Filter * kMaps, pixel), own[Tap] += difference * pixel),
+        ((load(pixels + Tap / Filter * line + std::int64_t{Tap % Filter} * kMaps, pixel),
+          own[Tap] += difference * pixel),
          ...);
       }
     }
-    (store(sums + Tap * kMaps, own[Tap]), ...);
+    (store(sums + std::int64_t{Tap} * kMaps, own[Tap]), ...);
   }
 
   /// Adds the sums of a block's parts. `weights` are those of the block, `biases` those of all maps, or null.
@@ -197,7 +167,7 @@ Prepared prepare_typed(const ConvBackwardWeights& op, DataType type) {
 
 Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type) {
   const ConvGeometry& g = op.g;
-  if (!g.square() || g.groups != g.c || g.groups != g.k || g.c < kMaps) return nullptr;
+  if (!is_depthwise(g)) return nullptr;
   return type == DataType::bf16 ? prepare_typed<BFloat16>(op, type) : prepare_typed<float>(op, type);
 }
 

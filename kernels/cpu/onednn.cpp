@@ -1,5 +1,7 @@
 #include "kernels/cpu/onednn.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
@@ -76,6 +78,9 @@ bool multiply(const MatrixProduct& p) {
                     p.accumulate ? 1.0F : 0.0F, p.c, p.ldc) == dnnl_success;
 }
 
+TeamSize::TeamSize(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+TeamSize::~TeamSize() { omp_set_num_threads(before_); }
+
 DnnlOp::DnnlOp(const OpDesc& op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
                std::vector<int> ids, const std::string& kind)
     : primitive_(std::move(primitive)), ids_(std::move(ids)) {
@@ -102,10 +107,12 @@ void DnnlOp::finish(const dnnl::primitive_desc_base& pd) {
   scratchpad_ = pd.scratchpad_desc();
   workspace_bytes_ = static_cast<std::int64_t>(scratchpad_.get_size());
   algorithm_ = pd.impl_info_str();
+  threads_ = omp_get_max_threads();
 }
 
 void DnnlOp::run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const {
   std::call_once(makes_code_, require_space_for_code);
+  const TeamSize team(threads_);
   std::unordered_map<int, dnnl::memory> memory;
   for (std::size_t i = 0; i < ids_.size(); ++i)
     memory.emplace(ids_[i], dnnl::memory(descs_[i], cpu_engine(), pointers[i]));

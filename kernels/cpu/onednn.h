@@ -112,7 +112,20 @@ struct MatrixProduct {
 /// memory; threads of OpenMP must not throw.
 bool multiply(const MatrixProduct& p);
 
-/// Runs a oneDNN primitive.
+/// Sets the number of threads of the OpenMP teams that the calling thread starts, for its lifetime.
+class TeamSize {
+ public:
+  explicit TeamSize(int threads);
+  TeamSize(const TeamSize&) = delete;
+  TeamSize& operator=(const TeamSize&) = delete;
+  ~TeamSize();
+
+ private:
+  int before_;
+};
+
+/// Runs a oneDNN primitive, in a team of the size that teams had when it was made: the library divides the
+/// work among these threads then.
 class DnnlOp : public PreparedOp {
  public:
   /// Takes the layouts of the arguments from `pd`. `ids` are the DNNL_ARG_* of arguments(op), in that order.
@@ -134,6 +147,7 @@ class DnnlOp : public PreparedOp {
   std::vector<int> ids_;
   std::vector<dnnl::memory::desc> descs_;
   dnnl::memory::desc scratchpad_;
+  int threads_ = 1;
 };
 
 }  // namespace convnet::cpu

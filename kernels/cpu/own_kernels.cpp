@@ -32,16 +32,24 @@ Prepared prepare_own_winograd(const OpDesc& op, DataType type) {
       op);
 }
 
-Prepared prepare_own_filter_gradients(const ConvBackwardWeights& op, DataType type) {
-  if (Prepared depthwise = own::prepare_depthwise(op, type)) return depthwise;
-  return own::prepare_few_maps(op, type);
+Prepared prepare_own_direct(const OpDesc& op, DataType type) {
+  return std::visit(
+      [&]<class Op>(const Op& desc) -> Prepared {
+        Prepared own;
+        if constexpr (requires { own::prepare_depthwise(desc, type); })
+          own = own::prepare_depthwise(desc, type);
+        if constexpr (requires { own::prepare_few_maps(desc, type); })
+          if (!own) own = own::prepare_few_maps(desc, type);
+        return own;
+      },
+      op);
 }
 
 }  // namespace
 
 extern "C" const OwnKernels CONVNET_OWN_KERNELS;  // C linkage: CMake keeps the symbol by its name
 const OwnKernels CONVNET_OWN_KERNELS = {
-    prepare_own,        prepare_own_winograd,    prepare_own_filter_gradients, own::prepare_reorder,
+    prepare_own,        prepare_own_winograd,    prepare_own_direct,         own::prepare_reorder,
     own::round_factors, own::measure_peak_flops, own::measure_copy_bandwidth};
 
 }  // namespace convnet::cpu

@@ -17,9 +17,9 @@ struct OwnKernels {
   /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if the instruction set has no
   /// vector products of `type`, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
-  /// Prepares gradients of the filters of depthwise convolutions (depthwise.cpp), and of those of few maps
-  /// (few_maps.cpp). Returns null for other convolutions, and where the library is as fast.
-  Prepared (*prepare_filter_gradients)(const ConvBackwardWeights& op, DataType type);
+  /// Prepares a depthwise convolution (depthwise.cpp, depthwise_outputs.cpp), or gradients of filters of few
+  /// maps (few_maps.cpp). Returns null for other operations, and where the library is as fast.
+  Prepared (*prepare_direct)(const OpDesc& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
   /// Rounds factors of products to bf16, but stores them as f32.
@@ -108,6 +108,8 @@ void round_factors(const float* from, std::int64_t count, float* to);
 Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);
+Prepared prepare_depthwise(const ConvForward& op, DataType type);
+Prepared prepare_depthwise(const ConvBackwardData& op, DataType type);
 Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type);
 Prepared prepare_few_maps(const ConvBackwardWeights& op, DataType type);
 

@@ -464,13 +464,13 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const bool positions = g.keeps_workspace();
   const DataType type = hinted_type(hints, 0);
   // Positions keep the layout that forward gave them, which the pooled tensor also has. Without positions,
-  // the layout is the one that the plan wants for the result, which is larger than the gradient.
-  TensorDesc lies = walkable(g.dst(), hints, positions && hints.size() > 1 && hints[1] ? 1 : 0);
-  if (!positions && hints.size() > 1 && hints[1]) {
-    const ActivationView result = *activation_view(walkable(g.src(), hints, 1));
-    lies = in_view(result, g.dst());
-  }
-  const ActivationView view = *activation_view(lies);
+  // the layout is the one that the plan wants for the result, which is larger than the gradient. (The
+  // gradient's own says less: blocks of single pixels lie like plain ones.)
+  const bool by_result = !positions && hints.size() > 1 && hints[1];
+  const ActivationView view =
+      by_result
+          ? *activation_view(walkable(g.src(), hints, 1))
+          : *activation_view(walkable(g.dst(), hints, positions && hints.size() > 1 && hints[1] ? 1 : 0));
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   std::vector<TensorDesc> args = {in_view(view, g.dst(), type)};
   if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));

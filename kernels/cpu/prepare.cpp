@@ -1,23 +1,31 @@
 #include "kernels/cpu/prepare.h"
 
+#include <omp.h>
+
 #include <variant>
 
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/own_kernels.h"
 #include "kernels/cpu/relayout.h"
 
 namespace convnet::cpu {
 
 extern "C" const OwnKernels convnet_own_kernels_base;
-#if defined(CONVNET_KERNELS_BY_INSTRUCTION_SET)
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
-const OwnKernels& own_kernels(InstructionSet set) {
+
+const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
+  // CMake's CONVNET_INSTRUCTION_SETS decides which are compiled.
+#if defined(CONVNET_KERNELS_v4_bf16)
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
-  if (set >= InstructionSet::avx512_core) return convnet_own_kernels_v4;
-  return set >= InstructionSet::avx2 ? convnet_own_kernels_v3 : convnet_own_kernels_base;
-}
-#else
-const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base; }
 #endif
+#if defined(CONVNET_KERNELS_v4)
+  if (set >= InstructionSet::avx512_core) return convnet_own_kernels_v4;
+#endif
+#if defined(CONVNET_KERNELS_v3)
+  if (set >= InstructionSet::avx2) return convnet_own_kernels_v3;
+#endif
+  return convnet_own_kernels_base;
+}
 
 namespace {
 
@@ -56,6 +64,18 @@ Prepared prepare_reorder_in_f32(const Reorder& op) {
   return std::make_shared<RelaidOp>(op, prepare(inner, {}), std::vector{op.from, op.to});
 }
 
+/// Returns the threads that the library should divide an operation among. On one thread, small operations
+/// take a few microseconds. Waking a second one takes as long, and up to half a millisecond if other programs
+/// keep the cores busy.
+int useful_threads(const OpDesc& op) {
+  constexpr double kFewFlops = 5e5;
+  constexpr std::int64_t kFewElements = 1 << 16;
+  const auto* const reorder = std::get_if<Reorder>(&op);
+  const bool few = reorder != nullptr ? element_count(reorder->from.dims) < kFewElements
+                                      : op_flops(op) > 0 && op_flops(op) < kFewFlops;
+  return few ? 1 : omp_get_max_threads();
+}
+
 }  // namespace
 
 bool fuses(const OpDesc& op, DataType type) {
@@ -66,9 +86,7 @@ bool fuses(const OpDesc& op, DataType type) {
 
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
-  if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op)) {
-    if (Prepared own = own_kernels(set).prepare_filter_gradients(*gradient, type)) return own;
-  }
+  if (Prepared direct = own_kernels(set).prepare_direct(op, type)) return direct;
   if (lacks_products(set, op, type)) return prepare_in_f32(op, hints);
   if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
   if (const auto* reorder = std::get_if<Reorder>(&op)) {
@@ -77,11 +95,13 @@ Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   }
   return std::visit(
       [&]<class Op>(const Op& desc) -> Prepared {
-        if constexpr (OnednnProduct<Op>)
-          return onednn::prepare(desc, hints, type);
-        else if constexpr (OnednnOp<Op>)
-          return onednn::prepare(desc, hints);
-        else
+        if constexpr (OnednnOp<Op>) {
+          const TeamSize team(useful_threads(op));
+          if constexpr (OnednnProduct<Op>)
+            return onednn::prepare(desc, hints, type);
+          else
+            return onednn::prepare(desc, hints);
+        } else
           return own_kernels(set).prepare(op, hints, type);
       },
       op);

@@ -81,11 +81,11 @@ struct Normalise {
   static constexpr int kWidth = C::kWidth;
   using Values = Numbers<T, kWidth>;
   C channels;
-  bool relu;
+  Neuron neuron;
   float epsilon;
   Values src;
   const float *mean, *variance, *scale, *shift;
-  Values addend;  ///< may be null; is added before the relu
+  Values addend;  ///< may be null; is added before the neuron
   Values dst;
 
   struct Loaded {
@@ -109,7 +109,7 @@ struct Normalise {
           CONVNET_UNROLL
           for (int k = 0; k < kWidth; ++k) {
             const float y = (x.lane[k] - m.lane[k]) * a.lane[k] + b.lane[k] + more.lane[k];
-            x.lane[k] = relu ? ReluFunctor{}.forward(y) : y;
+            x.lane[k] = apply(neuron, y);
           }
           dst.set(at, x);
         });
@@ -121,10 +121,11 @@ struct NormaliseBackward {
   static constexpr int kWidth = C::kWidth;
   using Values = Numbers<T, kWidth>;
   C channels;
+  Neuron neuron;
   float epsilon, per_value;  ///< per_value: 1 / number of values of a channel
   Values src, diff_dst;
   const float *mean, *variance, *scale, *diff_scale, *diff_shift;
-  const float* shift;  ///< of the layer below a relu, else null
+  const float* shift;  ///< of the layer below a neuron, else null
   Values addend;       ///< may be null
   Values diff_src;
 
@@ -158,8 +159,8 @@ struct NormaliseBackward {
           CONVNET_UNROLL
           for (int k = 0; k < kWidth; ++k) {
             const float from_center = x.lane[k] - m.lane[k];
-            const bool passes = shift == nullptr || from_center * slope.lane[k] + start.lane[k] > 0;
-            const float dy = passes ? d.lane[k] : 0;
+            const float y = from_center * slope.lane[k] + start.lane[k];
+            const float dy = differentiate(neuron, y, d.lane[k]);
             d.lane[k] = slope.lane[k] * dy + (offset.lane[k] + drag.lane[k] * from_center) + more.lane[k];
           }
           diff_src.set(at, d);
@@ -174,13 +175,13 @@ Prepared prepare(const BatchNormForward& op, const OpForm& form, const Context&)
   const TensorDesc& tensor = form.args[0];
   const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      form, [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu, sum = op.sum](
+      form, [view, type = tensor.type, epsilon = op.epsilon, neuron = op.neuron, sum = op.sum](
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_vectors(view, type, [&](auto channels, auto stored) {
           using Kernel = Normalise<decltype(channels), decltype(stored)>;
           using Values = typename Kernel::Values;
           for_each(stream, channels.threads(),
-                   Kernel{channels, relu, epsilon, Values(args[0]), as_floats(args[1]), as_floats(args[2]),
+                   Kernel{channels, neuron, epsilon, Values(args[0]), as_floats(args[1]), as_floats(args[2]),
                           as_floats(args[3]), as_floats(args[4]), Values(argument_if(sum, args, 5)),
                           Values(args.back())});
         });
@@ -193,16 +194,17 @@ Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Cont
   const View view = channels_view(tensor);
   const float per_value = 1 / static_cast<float>(op.values > 1 ? op.values : 1);
   return std::make_shared<KernelOp>(
-      form, [view, type = tensor.type, per_value, epsilon = op.epsilon, relu = op.relu, sum = op.sum](
+      form, [view, type = tensor.type, per_value, epsilon = op.epsilon, neuron = op.neuron, sum = op.sum](
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* shift = relu ? as_floats(args[7]) : nullptr;
+        const float* shift = neuron.is_ident() ? nullptr : as_floats(args[7]);
         with_vectors(view, type, [&](auto channels, auto stored) {
           using Kernel = NormaliseBackward<decltype(channels), decltype(stored)>;
           using Values = typename Kernel::Values;
           for_each(stream, channels.threads(),
-                   Kernel{channels, epsilon, per_value, Values(args[0]), Values(args[1]), as_floats(args[2]),
-                          as_floats(args[3]), as_floats(args[4]), as_floats(args[5]), as_floats(args[6]),
-                          shift, Values(argument_if(sum, args, args.size() - 2)), Values(args.back())});
+                   Kernel{channels, neuron, epsilon, per_value, Values(args[0]), Values(args[1]),
+                          as_floats(args[2]), as_floats(args[3]), as_floats(args[4]), as_floats(args[5]),
+                          as_floats(args[6]), shift, Values(argument_if(sum, args, args.size() - 2)),
+                          Values(args.back())});
         });
       });
 }

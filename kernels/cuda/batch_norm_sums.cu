@@ -230,12 +230,13 @@ struct ChannelMoments {
 };
 
 /// Computes for every part the sums of dy and of dy * (x - mean). Scale and shift are those of the layer if
-/// it has a relu above it, else null. If Writes, dy is diff_dst + addend, masked by the output of a relu, and
+/// it applies a neuron, else null. If Writes, dy is diff_dst + addend, masked by the output of a relu, and
 /// is written; addend or output may be null.
 template <int Width, class T, bool Writes>
 struct PartGradients {
   using Values = Numbers<T, Width>;
   Cut cut;
+  Neuron neuron;
   Values src, diff_dst, addend, output, written;
   const float *mean, *variance, *scale, *shift;
   float epsilon;
@@ -256,13 +257,12 @@ struct PartGradients {
   }
 
   CONVNET_DEVICE Sums<Width> sums_of(const Cut::Place& at_part) const {
-    const bool relu = scale != nullptr;
     Vector<float, Width> center, slope{}, start{};
     CONVNET_UNROLL
     for (int lane = 0; lane < Width; ++lane) {
       const std::int64_t c = at_part.channel + lane;
       center.lane[lane] = mean[c];
-      if (!relu) continue;
+      if (scale == nullptr) continue;
       slope.lane[lane] = scale[c] * inverse_root(variance[c] + epsilon);
       start.lane[lane] = shift[c];
     }
@@ -285,8 +285,8 @@ struct PartGradients {
           CONVNET_UNROLL
           for (int lane = 0; lane < Width; ++lane) {
             from_center.lane[lane] = x.lane[lane] - center.lane[lane];
-            const bool passes = !relu || from_center.lane[lane] * slope.lane[lane] + start.lane[lane] > 0;
-            d.lane[lane] = passes ? d.lane[lane] : 0;
+            const float y = from_center.lane[lane] * slope.lane[lane] + start.lane[lane];
+            d.lane[lane] = differentiate(neuron, y, d.lane[lane]);
           }
           if constexpr (Writes) {
             // The sums are those of what is written.
@@ -440,28 +440,29 @@ template <>
 Prepared prepare(const BatchNormBackwardWeights& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
   const Cut cut(channels_view(tensor), tensor.type);
-  return std::make_shared<KernelOp>(form, [cut, type = tensor.type, op](Stream stream,
-                                                                        std::span<std::byte* const> args,
-                                                                        std::byte* workspace) {
-    float *dy = as_floats(workspace), *dy_x = dy + cut.size();
-    const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
-    const GradientSumsArguments more(op, args);
-    with_parts(cut, type, [&](auto width, auto stored) {
-      const auto launch = [&](auto writes) {
-        using Kernel = PartGradients<width(), decltype(stored), writes()>;
-        using Values = typename Kernel::Values;
-        for_teams(stream, cut.teams(),
-                  Kernel{cut, Values(args[0]), Values(args[1]), Values(more.addend), Values(more.output),
-                         Values(args.back()), mean, variance, more.scale, more.shift, op.epsilon, dy, dy_x});
-      };
-      if (op.writes_dy())
-        launch(std::true_type{});
-      else
-        launch(std::false_type{});
-    });
-    for_teams(stream, cut.channels,
-              ChannelGradients{cut, dy, dy_x, variance, op.epsilon, more.diff_scale, more.diff_shift});
-  });
+  return std::make_shared<KernelOp>(
+      form,
+      [cut, type = tensor.type, op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        float *dy = as_floats(workspace), *dy_x = dy + cut.size();
+        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
+        const GradientSumsArguments more(op, args);
+        with_parts(cut, type, [&](auto width, auto stored) {
+          const auto launch = [&](auto writes) {
+            using Kernel = PartGradients<width(), decltype(stored), writes()>;
+            using Values = typename Kernel::Values;
+            for_teams(stream, cut.teams(),
+                      Kernel{cut, op.neuron, Values(args[0]), Values(args[1]), Values(more.addend),
+                             Values(more.output), Values(args.back()), mean, variance, more.scale, more.shift,
+                             op.epsilon, dy, dy_x});
+          };
+          if (op.writes_dy())
+            launch(std::true_type{});
+          else
+            launch(std::false_type{});
+        });
+        for_teams(stream, cut.channels,
+                  ChannelGradients{cut, dy, dy_x, variance, op.epsilon, more.diff_scale, more.diff_shift});
+      });
 }
 
 }  // namespace convnet::cuda

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "kernels/functors.h"
 #include "kernels/ops/argument.h"
 
 namespace convnet {
@@ -103,16 +104,20 @@ struct BatchNormMerge {
     return all;
   }
 };
-/// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift [+ addend], then max(0,x) if `relu`.
+/// Returns what a neuron that an operation applies adds to the operation's name.
+inline std::string suffix_of(const Neuron& applied) {
+  return applied.is_ident() ? "" : std::string("+") + neuron_name(applied.kind);
+}
+
+/// dst = neuron((src - mean) / sqrt(variance + epsilon) * scale + shift [+ addend]). The neuron is_quick(),
+/// or ident.
 struct BatchNormForward {
   Dims dims;
   float epsilon = 1e-5F;
-  bool relu = false;
+  Neuron neuron = {};
   bool sum = false;  ///< add `addend`, which may be the memory of dst; a fusion, see ConvForward
 
-  std::string name() const {
-    return std::string("bnorm.forward") + (sum ? "+sum" : "") + (relu ? "+relu" : "");
-  }
+  std::string name() const { return std::string("bnorm.forward") + (sum ? "+sum" : "") + suffix_of(neuron); }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
     std::vector<Argument> all = {args::read("src", dims), args::read("mean", c), args::read("variance", c),
@@ -137,27 +142,27 @@ struct BatchNormTrack {
             args::read_write("running_variance", c)};
   }
 };
-/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If `relu`, diff_dst is the
-/// gradient of the output of BatchNormForward with relu, and dy is 0 wherever that output is 0. The output is
-/// computed again from scale and shift.
+/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If there is a neuron,
+/// diff_dst is the gradient of the output of BatchNormForward with that neuron, and dy is diff_dst times the
+/// neuron's slope, whose place is computed again from scale and shift.
 /// Fusions, see ConvForward: if `sum`, dy is diff_dst + addend; if `mask`, it is then 0 wherever `output`,
 /// that of a relu above, is not above 0. In both cases dy is written, too, for BatchNormBackwardData.
 struct BatchNormBackwardWeights {
   Dims dims;
   float epsilon = 1e-5F;
-  bool relu = false;
+  Neuron neuron = {};
   bool sum = false, mask = false;
 
   bool writes_dy() const { return sum || mask; }
   std::string name() const {
     return std::string("bnorm.backward_weights") + (sum ? "+sum" : "") + (mask ? "+mask" : "") +
-           (relu ? "+relu" : "");
+           suffix_of(neuron);
   }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
     std::vector<Argument> all = {args::read("src", dims), args::read("diff_dst", dims), args::read("mean", c),
                                  args::read("variance", c)};
-    if (relu) all.insert(all.end(), {args::read("scale", c), args::read("shift", c)});
+    if (!neuron.is_ident()) all.insert(all.end(), {args::read("scale", c), args::read("shift", c)});
     if (sum) all.push_back(args::read("addend", dims));
     if (mask) all.push_back(args::read("output", dims));
     all.insert(all.end(), {args::write("diff_scale", c), args::write("diff_shift", c)});
@@ -166,17 +171,17 @@ struct BatchNormBackwardWeights {
   }
 };
 /// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m) [+ addend], with m =
-/// values and xhat = (x - mean)/sqrt(variance + epsilon). diff_src may be the memory of diff_dst. `relu` has
-/// the meaning that it has in BatchNormBackwardWeights.
+/// values and xhat = (x - mean)/sqrt(variance + epsilon). diff_src may be the memory of diff_dst. `neuron`
+/// has the meaning that it has in BatchNormBackwardWeights.
 struct BatchNormBackwardData {
   Dims dims;
   std::int64_t values = 0;  ///< number of values per channel in mean and variance
   float epsilon = 1e-5F;
-  bool relu = false;
+  Neuron neuron = {};
   bool sum = false;  ///< add `addend`, which may be the memory of diff_src; a fusion, see ConvForward
 
   std::string name() const {
-    return std::string("bnorm.backward_data") + (sum ? "+sum" : "") + (relu ? "+relu" : "");
+    return std::string("bnorm.backward_data") + (sum ? "+sum" : "") + suffix_of(neuron);
   }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
@@ -184,7 +189,7 @@ struct BatchNormBackwardData {
                                  args::read("mean", c),      args::read("variance", c),
                                  args::read("scale", c),     args::read("diff_scale", c),
                                  args::read("diff_shift", c)};
-    if (relu) all.push_back(args::read("shift", c));
+    if (!neuron.is_ident()) all.push_back(args::read("shift", c));
     if (sum) all.push_back(args::read("addend", dims));
     all.push_back(args::write("diff_src", dims));
     return all;

@@ -17,8 +17,11 @@ TEST_CASE("control characters are replaced or escaped; all else stays") {
   CHECK(escape_controls("a\nb\x7F\xC3\xA9") == "a\\x0ab\\x7f\xC3\xA9");
 }
 
-TEST_CASE("a piece of a file is printed in ASCII, up to a length") {
-  CHECK(printable("a\nb\xC3\xA9~") == "a\\x0ab\\xc3\\xa9~");
+TEST_CASE("a piece of a file is printed with letters of all languages, up to a length") {
+  CHECK(printable("a\nb\xC3\xA9~\x7F") == "a\\x0ab\xC3\xA9~\\x7f");
+  CHECK(printable("caf\xE9\xC2\x9B") ==
+        "caf\\xe9\\xc2\\x9b");  // Latin-1, and a control sequence of one character
+  CHECK(printable("\xC3\xA9\xC3\xA9", 3) == "\xC3\xA9…");
   CHECK(printable(std::string(60, 'x')) == std::string(60, 'x'));
   CHECK(printable(std::string(61, 'x')) == std::string(60, 'x') + "…");
   CHECK(printable("abc", 2) == "ab…");

@@ -319,6 +319,15 @@ TEST_CASE("a net that comes with the program is a regression if the photos have 
                                           "regression; a net for numbers ends in cost.sum2"));
 }
 
+TEST_CASE("classes that may have been meant as numbers are noted") {
+  const TaggedPhotos photos;
+  const std::string table =
+      table_of("photo,age\n", [](std::size_t i) { return std::to_string(20 + i / 10); });
+  const Outcome run = run_well(with_ready_net(photos, table, {"--epochs", "1"}));
+  CHECK_THAT(run.err, Catch::Contains("Note: the table of --labels holds 4 classes, which are named by "
+                                      "numbers; --label-kind numbers predicts numbers instead\n"));
+}
+
 TEST_CASE("a regression goes on whatever the deviation of its numbers") {
   const TaggedPhotos photos;
   // Their deviation is about 12, whose inverse has other digits than that of the written 12.

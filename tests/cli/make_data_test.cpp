@@ -255,6 +255,8 @@ TEST_CASE("make-data takes the classes of photos from a table") {
   CHECK(run.err ==
         "Note: the table of --labels begins with a header, which is left out: " + folder / "labels.csv" +
             ":1: 'id,label'\n"
+            "Note: the table of --labels holds 2 classes, which are named by numbers; --label-kind numbers "
+            "predicts numbers instead\n"
             "warning: 1 photo(s) have no line in the table of --labels and are left out, as 2.png\n");
   const PickleValue meta = read_pickle(folder / "set/batches.meta");
   CHECK(meta.at("label_names")[0].string("name") == "9");

@@ -126,6 +126,10 @@ TEST_CASE("a data set may be named without an option") {
   const Outcome given =
       run_well(train + Args{shop / "b", "--data-provider", "mnist", "--data-path", shop.data_path()});
   CHECK(count(named.out, "\n") == count(given.out, "\n"));
+  const std::string spaced = shop / "my data";
+  std::filesystem::create_directory_symlink(shop.data_path(), spaced);
+  CHECK(run_well(Args{"train"} + train + Args{shop / "c", spaced}).err ==
+        "'" + spaced + "' is read as the data set: --data-provider mnist --data-path '" + spaced + "'\n");
   CHECK(read_checkpoint(shop / "a").options.at("data-path") == shop.data_path());
   // Between options, behind a flag, and with a provider; for the commands that take such a command line, too.
   run_well(Args{"--shuffle", shop.data_path(), "--data-provider", "mnist"} + train + Args{shop / "c"});

@@ -78,7 +78,8 @@ TEST_CASE("place keeps what candidates the file itself has, and tells how many t
 TEST_CASE("place refuses what cannot be placed or written, and writes nothing then") {
   const Workshop shop;
   const Args both = {"--out", shop / "a.cfg", "--out-params", shop / "b.cfg"};
-  check_refused(Args{"place"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10"}, "missing: --model");
+  check_refused(Args{"place"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10"},
+                "missing: --model; --model measured times the operations on this machine");
   check_refused(placing(shop, {"--out", shop / "a.cfg"}), "--out and --out-params belong together");
   check_refused(placing(shop, {"--out", shop / "net.cfg", "--out-params", shop / "b.cfg"}),
                 "is a file that the command reads");

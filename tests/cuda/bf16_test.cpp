@@ -68,10 +68,11 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     for (const std::int64_t index : {0, 1, 2}) check(EltwiseMaxBackward{dims, 3, index});
     const Values variance(static_cast<std::size_t>(dims[1]), 0.7);
     check(BatchNormMoments{dims});
-    check(BatchNormForward{dims, 1e-3F, true}, {{}, {}, variance});
-    for (const bool relu : {false, true}) {
-      check(BatchNormBackwardWeights{dims, 1e-3F, relu}, {{}, {}, {}, variance});
-      check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F, relu}, {{}, {}, {}, variance});
+    for (const Neuron& neuron : applied_neurons()) {
+      check(BatchNormForward{dims, 1e-3F, neuron}, {{}, {}, variance});
+      check(BatchNormBackwardWeights{dims, 1e-3F, neuron}, {{}, {}, {}, variance});
+      check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F, neuron},
+            {{}, {}, {}, variance});
     }
     for (const PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
       const PoolGeometry g = pool(kind, dims, 3, 2);
@@ -101,8 +102,8 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
       for (const bool sum : {false, true}) {
         if (!mask && !sum) continue;
         // The sums are those of rounded gradients.
-        for (const bool relu : {false, true})
-          check(BatchNormBackwardWeights{dims, 1e-3F, relu, sum, mask}, {{}, {}, {}, variance}, 1, {},
+        for (const Neuron& neuron : applied_neurons())
+          check(BatchNormBackwardWeights{dims, 1e-3F, neuron, sum, mask}, {{}, {}, {}, variance}, 1, {},
                 2 * kTolerance);
       }
     check(BiasBackward{dims});

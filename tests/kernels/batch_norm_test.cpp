@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::batch_norm_test {
+using namespace test;
 
 namespace {
 
@@ -17,6 +17,7 @@ using reference::to_doubles;
 using reference::Values;
 
 constexpr float kEpsilon = 1e-3F;
+constexpr Neuron kRelu{NeuronKind::relu};
 
 /// The table's shapes, and one for several threads.
 std::vector<Dims> shapes() {
@@ -63,6 +64,11 @@ Values scaled(const Dims& dims, const Values& normalised, const Values& scale, c
   return y;
 }
 
+Values applied(const Neuron& neuron, Values x) {
+  for (double& v : x) v = reference::neuron(neuron, v);
+  return x;
+}
+
 Floats floats(const Values& values) { return {values.begin(), values.end()}; }
 /// The inputs of a case, as floats and doubles of the same value.
 struct Case {
@@ -76,31 +82,31 @@ struct Case {
         scale(random_values(dims[1], 3, -2, 2)),
         shift(random_values(dims[1], 4)) {}
   Moments exact_moments() const { return moments(dims, to_doubles(x)); }
-  Values y() const {
-    return scaled(dims, normalised(dims, to_doubles(x), exact_moments()), to_doubles(scale),
-                  to_doubles(shift));
+  Values y(const Neuron& neuron = {}) const {
+    return applied(neuron, scaled(dims, normalised(dims, to_doubles(x), exact_moments()), to_doubles(scale),
+                                  to_doubles(shift)));
   }
   /// d(sum of dy * y) by scale and shift.
-  Values diff_scale() const {
+  Values diff_scale(const Neuron& neuron = {}) const {
     return central_differences(
         [&, at = normalised(dims, to_doubles(x), exact_moments())](const Values& moved) {
-          return scaled(dims, at, moved, to_doubles(shift));
+          return applied(neuron, scaled(dims, at, moved, to_doubles(shift)));
         },
         to_doubles(scale), to_doubles(dy));
   }
-  Values diff_shift() const {
+  Values diff_shift(const Neuron& neuron = {}) const {
     return central_differences(
         [&, at = normalised(dims, to_doubles(x), exact_moments())](const Values& moved) {
-          return scaled(dims, at, to_doubles(scale), moved);
+          return applied(neuron, scaled(dims, at, to_doubles(scale), moved));
         },
         to_doubles(shift), to_doubles(dy));
   }
   /// Returns the gradient by x, also through mean and variance.
-  Values diff_src() const {
+  Values diff_src(const Neuron& neuron = {}) const {
     return central_differences(
         [&](const Values& moved) {
-          return scaled(dims, normalised(dims, moved, moments(dims, moved)), to_doubles(scale),
-                        to_doubles(shift));
+          return applied(neuron, scaled(dims, normalised(dims, moved, moments(dims, moved)),
+                                        to_doubles(scale), to_doubles(shift)));
         },
         to_doubles(x), to_doubles(dy));
   }
@@ -158,25 +164,28 @@ TEST_CASE("batch norm keeps the digits of a variance far from zero", "[batch_nor
 TEST_CASE("batch norm forward matches the reference", "[batch_norm]") {
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
-    for (bool relu : {false, true}) {
-      Values expected = c.y();
-      if (relu)
-        for (double& v : expected) v = std::max(v, 0.0);
-      const auto op = cpu::prepare(BatchNormForward{c.dims, kEpsilon, relu}, {layout});
+    for (const Neuron& neuron : applied_neurons()) {
+      const auto op = cpu::prepare(BatchNormForward{c.dims, kEpsilon, neuron}, {layout});
       CHECK(same_layout(op->args()[5], layout));
       CHECK(worst_difference(results_of(op, {c.x, floats(m.mean), floats(m.variance), c.scale, c.shift})[0],
-                             expected) < 2e-6);
+                             c.y(neuron)) < 2e-6);
     }
   });
 }
 
-TEST_CASE("batch norm gradients of scale and shift match central differences", "[batch_norm]") {
+TEST_CASE("batch norm gradients of scale and shift match central differences, below neurons too",
+          "[batch_norm]") {
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
-    const auto results = results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}),
-                                    {c.x, c.dy, floats(m.mean), floats(m.variance)});
-    CHECK(worst_difference(results[0], c.diff_scale()) < 1e-5);
-    CHECK(worst_difference(results[1], c.diff_shift()) < 1e-5);
+    for (const Neuron& neuron : applied_neurons()) {
+      std::vector<Floats> inputs = {c.x, c.dy, floats(m.mean), floats(m.variance)};
+      if (!neuron.is_ident()) inputs.insert(inputs.end(), {c.scale, c.shift});
+      const auto results =
+          results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, neuron}, {layout}), inputs);
+      INFO(neuron_name(neuron.kind));
+      CHECK(worst_difference(results[0], c.diff_scale(neuron)) < 1e-5);
+      CHECK(worst_difference(results[1], c.diff_shift(neuron)) < 1e-5);
+    }
   });
 }
 
@@ -199,6 +208,23 @@ TEST_CASE("batch norm gradient of the data matches central differences, in place
   });
 }
 
+TEST_CASE("batch norm gradient of the data below neurons matches central differences", "[batch_norm]") {
+  for_cases([](const Case& c, const TensorDesc& layout) {
+    if (element_count(c.dims) > kSmall) return;
+    const Moments m = c.exact_moments();
+    for (const Neuron& neuron : applied_neurons()) {
+      if (neuron.is_ident()) continue;
+      const auto op = cpu::prepare(
+          BatchNormBackwardData{c.dims, element_count(c.dims) / c.dims[1], kEpsilon, neuron}, {layout});
+      const Floats dx =
+          results_of(op, {c.x, c.dy, floats(m.mean), floats(m.variance), c.scale,
+                          floats(c.diff_scale(neuron)), floats(c.diff_shift(neuron)), c.shift})[0];
+      INFO(neuron_name(neuron.kind));
+      CHECK(worst_difference(dx, c.diff_src(neuron)) < 1e-5);
+    }
+  });
+}
+
 TEST_CASE("batch norm adds a tensor, also the one that it writes over", "[batch_norm]") {
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
@@ -206,21 +232,19 @@ TEST_CASE("batch norm adds a tensor, also the one that it writes over", "[batch_
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += addend[i];
       return sums;
     };
-    for (const bool relu : {false, true}) {
+    for (const Neuron& neuron : applied_neurons()) {
       std::vector<Floats> inputs = {c.x, floats(m.mean), floats(m.variance), c.scale, c.shift};
-      Floats expected =
+      const Floats expected =
           plus(results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon}, {layout}), inputs)[0], c.dy);
-      if (relu)
-        for (float& v : expected) v = std::max(v, 0.0F);
       inputs.push_back(c.dy);
-      const auto op = cpu::prepare(BatchNormForward{c.dims, kEpsilon, relu, true}, {layout});
+      const auto op = cpu::prepare(BatchNormForward{c.dims, kEpsilon, neuron, true}, {layout});
       const Floats y = results_of(op, inputs)[0];
       CHECK(results_of(op, inputs, 5)[0] == y);
-      CHECK(worst_difference(y, Values(expected.begin(), expected.end())) < 1e-6);
+      CHECK(worst_difference(y, applied(neuron, to_doubles(expected))) < 1e-6);
 
       inputs = {c.x, c.dy, floats(m.mean), floats(m.variance), c.scale, c.scale, c.shift};
-      if (relu) inputs.push_back(c.shift);
-      const BatchNormBackwardData plain{c.dims, element_count(c.dims) / c.dims[1], kEpsilon, relu};
+      if (!neuron.is_ident()) inputs.push_back(c.shift);
+      const BatchNormBackwardData plain{c.dims, element_count(c.dims) / c.dims[1], kEpsilon, neuron};
       const Floats sum = plus(results_of(cpu::prepare(plain, {layout}), inputs)[0], c.x);
       inputs.push_back(c.x);
       BatchNormBackwardData desc = plain;
@@ -240,7 +264,7 @@ TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it,
     const Floats mean = floats(m.mean), variance = floats(m.variance);
     const Floats addend = random_values(element_count(c.dims), 5),
                  output = random_values(element_count(c.dims), 6);
-    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, true}, {layout}),
+    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, kRelu}, {layout}),
                                 {c.x, mean, variance, c.scale, c.shift})[0];
     for (const bool relu : {false, true}) {
       for (const auto& [sum, mask] :
@@ -257,7 +281,8 @@ TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it,
         std::vector<Floats> expected = results_of(
             cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}), {c.x, dy, mean, variance});
         expected.push_back(dy);
-        const auto op = cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, relu, sum, mask}, {layout});
+        const auto op = cpu::prepare(
+            BatchNormBackwardWeights{c.dims, kEpsilon, relu ? kRelu : Neuron{}, sum, mask}, {layout});
         CHECK(results_of(op, inputs) == expected);
         CHECK(results_of(op, inputs, 1) == expected);
       }
@@ -269,18 +294,18 @@ TEST_CASE("batch norm gradients below a relu are those of the masked gradient", 
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
     const Floats mean = floats(m.mean), variance = floats(m.variance);
-    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, true}, {layout}),
+    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, kRelu}, {layout}),
                                 {c.x, mean, variance, c.scale, c.shift})[0];
     Floats masked = c.dy;
     for (std::size_t i = 0; i < masked.size(); ++i) masked[i] = y[i] > 0 ? masked[i] : 0;
     const auto sums = results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}),
                                  {c.x, masked, mean, variance});
-    CHECK(results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, true}, {layout}),
+    CHECK(results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, kRelu}, {layout}),
                      {c.x, c.dy, mean, variance, c.scale, c.shift}) == sums);
     BatchNormBackwardData data{c.dims, element_count(c.dims) / c.dims[1], kEpsilon};
     const Floats dx =
         results_of(cpu::prepare(data, {layout}), {c.x, masked, mean, variance, c.scale, sums[0], sums[1]})[0];
-    data.relu = true;
+    data.neuron = kRelu;
     const auto op = cpu::prepare(data, {layout});
     const std::vector<Floats> inputs = {c.x, c.dy, mean, variance, c.scale, sums[0], sums[1], c.shift};
     CHECK(results_of(op, inputs)[0] == dx);
@@ -362,7 +387,7 @@ TEST_CASE("batch norm shows NaN and infinity in their channel alone", "[batch_no
   for (float bad : {NAN, INFINITY})
     for (const Dims& dims : std::vector<Dims>{{4, 20, 3, 5}, {6, 37}})
       for (int block : blocks_of(dims))
-        for (bool relu : {false, true}) {
+        for (const Neuron& neuron : applied_neurons()) {
           Case c(dims);
           c.x[c.x.size() / 2] = bad;
           std::size_t hit = 0;
@@ -371,7 +396,7 @@ TEST_CASE("batch norm shows NaN and infinity in their channel alone", "[batch_no
           });
           const TensorDesc layout = activations(dims, block);
           const auto m = results_of(cpu::prepare(BatchNormMoments{dims}, {layout}), {c.x});
-          const Floats y = results_of(cpu::prepare(BatchNormForward{dims, kEpsilon, relu}, {layout}),
+          const Floats y = results_of(cpu::prepare(BatchNormForward{dims, kEpsilon, neuron}, {layout}),
                                       {c.x, m[0], m[1], c.scale, c.shift})[0];
           for (std::size_t k = 0; k < channels(dims); ++k) {
             CHECK(std::isfinite(m[0][k]) == (k != hit));
@@ -436,3 +461,5 @@ TEST_CASE("statistics of the parts of a batch merge into those of the batch", "[
     }
   }
 }
+
+}  // namespace convnet::batch_norm_test

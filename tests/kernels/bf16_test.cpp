@@ -17,7 +17,7 @@
 #include "tests/kernels/op_runner.h"
 #include "tests/rounding.h"
 
-namespace convnet {
+namespace convnet::bf16_test {
 namespace {
 
 using test::Values;
@@ -54,20 +54,44 @@ const std::set<std::string> kKeepBf16 = {"accumulate",
                                          "blur",
                                          "bnorm.backward_data",
                                          "bnorm.backward_data+relu",
+                                         "bnorm.backward_data+brelu",
+                                         "bnorm.backward_data+leaky",
+                                         "bnorm.backward_data+hswish",
                                          "bnorm.backward_data+sum",
                                          "bnorm.backward_data+sum+relu",
+                                         "bnorm.backward_data+sum+brelu",
+                                         "bnorm.backward_data+sum+leaky",
+                                         "bnorm.backward_data+sum+hswish",
                                          "bnorm.backward_weights",
                                          "bnorm.backward_weights+relu",
+                                         "bnorm.backward_weights+brelu",
+                                         "bnorm.backward_weights+leaky",
+                                         "bnorm.backward_weights+hswish",
                                          "bnorm.backward_weights+sum",
                                          "bnorm.backward_weights+sum+mask",
                                          "bnorm.backward_weights+sum+mask+relu",
+                                         "bnorm.backward_weights+sum+mask+brelu",
+                                         "bnorm.backward_weights+sum+mask+leaky",
+                                         "bnorm.backward_weights+sum+mask+hswish",
                                          "bnorm.backward_weights+sum+relu",
+                                         "bnorm.backward_weights+sum+brelu",
+                                         "bnorm.backward_weights+sum+leaky",
+                                         "bnorm.backward_weights+sum+hswish",
                                          "bnorm.backward_weights+mask",
                                          "bnorm.backward_weights+mask+relu",
+                                         "bnorm.backward_weights+mask+brelu",
+                                         "bnorm.backward_weights+mask+leaky",
+                                         "bnorm.backward_weights+mask+hswish",
                                          "bnorm.forward",
                                          "bnorm.forward+relu",
+                                         "bnorm.forward+brelu",
+                                         "bnorm.forward+leaky",
+                                         "bnorm.forward+hswish",
                                          "bnorm.forward+sum",
                                          "bnorm.forward+sum+relu",
+                                         "bnorm.forward+sum+brelu",
+                                         "bnorm.forward+sum+leaky",
+                                         "bnorm.forward+sum+hswish",
                                          "bnorm.moments",
                                          "bnorm.moments+track",
                                          "cmpool.backward",
@@ -458,4 +482,4 @@ TEST_CASE("strided convolutions of images smaller than their filters write every
   }
 }
 
-}  // namespace convnet
+}  // namespace convnet::bf16_test

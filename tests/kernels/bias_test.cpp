@@ -2,8 +2,8 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::bias_test {
+using namespace test;
 
 namespace {
 
@@ -80,3 +80,5 @@ TEST_CASE("no images give a bias no gradient", "[bias]") {
     CHECK(sum.raw<float>(1, 180) == std::vector<float>(180, 0.0F));
   }
 }
+
+}  // namespace convnet::bias_test

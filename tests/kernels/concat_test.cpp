@@ -6,8 +6,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::concat_test {
+using namespace test;
 
 namespace {
 
@@ -177,3 +177,5 @@ TEST_CASE("group sums and their gradient match the reference", "[concat]") {
                                    reference::to_doubles(x), reference::to_doubles(dy))) < 1e-6);
   }
 }
+
+}  // namespace convnet::concat_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::constrain_test {
 namespace {
 
 using test::Values;
@@ -129,4 +129,4 @@ TEST_CASE("rows that no scaling can bring into bounds stay", "[constrain]") {
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::constrain_test

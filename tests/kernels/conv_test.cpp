@@ -12,7 +12,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::conv_test {
 namespace {
 
 using test::conv;
@@ -181,4 +181,4 @@ TEST_CASE("a slow reference implementation is refused unless the operation is sm
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::conv_test

@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::cost_test {
+using namespace test;
 
 namespace {
 
@@ -284,3 +284,5 @@ TEST_CASE("a label out of range is a bug and changes nothing", "[logreg]") {
     CHECK_THROWS_AS(logreg_backward.run(), std::logic_error);
   }
 }
+
+}  // namespace convnet::cost_test

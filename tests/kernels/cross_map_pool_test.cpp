@@ -5,7 +5,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::cross_map_pool_test {
 namespace {
 
 using test::Values;
@@ -79,4 +79,4 @@ TEST_CASE("cmpool does not lose a NaN", "[cmpool]") {
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::cross_map_pool_test

@@ -3,8 +3,7 @@
 #include "kernels/target.h"
 #include "tests/catch.h"
 
-using namespace convnet;
-
+namespace convnet::cuda_target_test {
 TEST_CASE("the CUDA target gives forms without a device", "[kernels]") {
   ConvGeometry g;
   g.n = 8, g.c = 3, g.h = g.w = g.oh = g.ow = 16, g.k = 32, g.filter = 5, g.pad = 2;
@@ -68,3 +67,5 @@ TEST_CASE("the CUDA target reserves memory between launches where one takes too 
   CHECK(workspace(Update{{part(10, 192)}}) == 0);
   CHECK(workspace(Update{{part(10, 193), part(20, 1), part(30, 200)}}) == (10 + 30) * 4);
 }
+
+}  // namespace convnet::cuda_target_test

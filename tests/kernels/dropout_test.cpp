@@ -1,8 +1,8 @@
 #include "convnet/base/philox.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::dropout_test {
+using namespace test;
 
 namespace {
 
@@ -206,3 +206,5 @@ TEST_CASE("the noise is normal with variance logistic(x)", "[dropout]") {
     CHECK(fourth / count / (variance * variance) == Approx(3).margin(0.1));
   }
 }
+
+}  // namespace convnet::dropout_test

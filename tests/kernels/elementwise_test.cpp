@@ -4,8 +4,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::elementwise_test {
+using namespace test;
 
 namespace {
 /// The table's shapes, and one for several threads.
@@ -239,3 +239,5 @@ TEST_CASE("runs of floats are summed in the order of their sources", "[elementwi
     }
   }
 }
+
+}  // namespace convnet::elementwise_test

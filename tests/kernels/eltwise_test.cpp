@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::eltwise_test {
+using namespace test;
 
 namespace {
 
@@ -159,3 +159,5 @@ TEST_CASE("eltsum and eltmax need inputs", "[eltwise]") {
   CHECK_THROWS_AS(cpu::prepare(EltwiseMax{{2, 3}, 0}, {}), std::logic_error);
   CHECK_THROWS_AS(cpu::prepare(EltwiseMaxBackward{{2, 3}, 2, 2}, {}), std::logic_error);
 }
+
+}  // namespace convnet::eltwise_test

@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::image_test {
+using namespace test;
 
 namespace {
 
@@ -316,3 +316,5 @@ TEST_CASE("colours of black, grey and white", "[image]") {
   for (std::size_t i = 0; i < 3; ++i) CHECK(yuv[i] == Approx(x[i]));
   for (std::size_t i = 3; i < 9; ++i) CHECK(std::abs(yuv[i]) < 1e-6F);
 }
+
+}  // namespace convnet::image_test

@@ -6,7 +6,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::inner_product_test {
 namespace {
 
 using test::Values;
@@ -76,4 +76,4 @@ TEST_CASE("activations of inner products are plain", "[inner_product]") {
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::inner_product_test

@@ -9,8 +9,7 @@
 #include "tests/catch.h"
 #include "tests/kernels/op_runner.h"
 
-using namespace convnet;
-
+namespace convnet::instruction_set_test {
 namespace {
 
 const std::string kHaswell = "sse4_1 sse4_2 abm avx avx2 bmi1 bmi2 f16c fma movbe";
@@ -95,3 +94,5 @@ TEST_CASE("own kernels exist for SSE2, AVX2, AVX-512 and products of bf16", "[in
   CHECK(avx2.measure_peak_flops != avx512.measure_peak_flops);
 }
 #endif
+
+}  // namespace convnet::instruction_set_test

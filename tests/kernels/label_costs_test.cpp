@@ -8,8 +8,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::label_costs_test {
+using namespace test;
 
 namespace {
 
@@ -324,3 +324,5 @@ TEST_CASE("squares flag what is not finite", "[label_costs]") {
   CHECK(flag(1e30F) == 0);  // its square fits into a double
   for (float bad : {NAN, kInfinity, -kInfinity}) CHECK(flag(bad) == 1);
 }
+
+}  // namespace convnet::label_costs_test

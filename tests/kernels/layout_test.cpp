@@ -5,7 +5,7 @@
 #include "convnet/base/error.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::layout_test {
 namespace {
 
 using cpu::activation_view;
@@ -125,4 +125,4 @@ TEST_CASE("a reorder between different sizes is refused by name", "[layout][reor
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::layout_test

@@ -5,8 +5,8 @@
 #include "tests/kernels/run_op.h"
 #include "tests/kernels/whole_images.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::load_test {
+using namespace test;
 
 TEST_CASE("load converts images and subtracts the mean", "[load]") {
   for (const Dims& dims : std::vector<Dims>{{2, 3, 5, 7}, {1, 1, 1, 1}, {3, 19}, {5, 3, 40, 40}})
@@ -135,3 +135,5 @@ TEST_CASE("load copies labels", "[load]") {
   op.run();
   CHECK(op.raw<std::int32_t>(1, 5) == labels);
 }
+
+}  // namespace convnet::load_test

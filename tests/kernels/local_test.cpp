@@ -10,7 +10,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::local_test {
 namespace {
 
 using test::local;
@@ -175,4 +175,4 @@ TEST_CASE("local prepared for fewer or more threads than it runs with", "[local]
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::local_test

@@ -67,32 +67,32 @@ void add_batch_norms(std::vector<OpCase>& cases, const Dims& dims) {
     cases.push_back({BatchNormMoments{dims}, {activations(dims, mean)}, {}, {}, 1e-6});
   for (const double value : {0.0, 0.5, -1e4, 0x1p-100})
     cases.push_back({BatchNormMoments{dims}, {Values(x.size(), value)}});
-  for (const bool relu : {false, true}) {
-    cases.push_back({BatchNormForward{dims, 1e-3F, relu}, {x, {}, variance}, {}, {}, 1e-6});
-    const BatchNormForward sum{dims, 1e-3F, relu, true};
+  for (const Neuron& neuron : applied_neurons()) {
+    cases.push_back({BatchNormForward{dims, 1e-3F, neuron}, {x, {}, variance}, {}, {}, 1e-6});
+    const BatchNormForward sum{dims, 1e-3F, neuron, true};
     cases.push_back({sum, {x, {}, variance}, {}, {}, 1e-6});
     cases.push_back({sum, {x, {}, variance}, {}, 5, 1e-6});
   }
   cases.push_back({BatchNormMoments{dims, true, 0.25F}, {x}, {}, {}, 1e-6});
-  for (const bool relu : {false, true}) {
-    cases.push_back({BatchNormBackwardWeights{dims, 1e-3F, relu}, {x, {}, {}, variance}});
+  for (const Neuron& neuron : applied_neurons()) {
+    cases.push_back({BatchNormBackwardWeights{dims, 1e-3F, neuron}, {x, {}, {}, variance}});
     for (const bool mask : {false, true})
       for (const bool sum : {false, true}) {
         if (!mask && !sum) continue;
-        const BatchNormBackwardWeights fused{dims, 1e-3F, relu, sum, mask};
+        const BatchNormBackwardWeights fused{dims, 1e-3F, neuron, sum, mask};
         cases.push_back({fused, {x, {}, {}, variance}});
         cases.push_back({fused, {x, {}, {}, variance}, {}, 1});
       }
   }
   const std::int64_t values = element_count(dims) / dims[1];
   for (const std::int64_t taken : {values, values + 100}) {
-    for (const bool relu : {false, true}) {
-      BatchNormBackwardData data{dims, taken, 1e-3F, relu};
+    for (const Neuron& neuron : applied_neurons()) {
+      BatchNormBackwardData data{dims, taken, 1e-3F, neuron};
       cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
       cases.push_back({data, {x, {}, {}, variance}, {}, 1, 1e-6});
       data.sum = true;
       cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
-      cases.push_back({data, {x, {}, {}, variance}, {}, relu ? 8 : 7, 1e-6});
+      cases.push_back({data, {x, {}, {}, variance}, {}, neuron.is_ident() ? 7 : 8, 1e-6});
     }
   }
   if (x.empty()) return;
@@ -100,8 +100,8 @@ void add_batch_norms(std::vector<OpCase>& cases, const Dims& dims) {
   cases.push_back({BatchNormMoments{dims}, {x}});
   if (x.size() < 3) return;
   x[x.size() / 3] = -INFINITY;
-  for (const bool relu : {false, true})
-    cases.push_back({BatchNormForward{dims, 1e-3F, relu}, {x, {}, variance}});
+  for (const Neuron& neuron : applied_neurons())
+    cases.push_back({BatchNormForward{dims, 1e-3F, neuron}, {x, {}, variance}});
 }
 
 void add_batch_norm_statistics(std::vector<OpCase>& cases) {
@@ -192,6 +192,11 @@ std::vector<Dims> batch_norm_shapes() {
           {1, 1},         {3, 5},       {20, 33},     {600, 3},  // more rows than a piece of a matrix has
           {1, 1, 70, 70},                                        // more pixels than a strip has
           {3, 40, 19, 21}};
+}
+
+std::vector<Neuron> applied_neurons() {
+  return {
+      {}, {NeuronKind::relu}, {NeuronKind::brelu, 1.5F}, {NeuronKind::leaky, 0.125F}, {NeuronKind::hswish}};
 }
 
 std::vector<OpCase> norm_cases() {

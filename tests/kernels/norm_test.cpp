@@ -7,8 +7,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::norm_test {
+using namespace test;
 
 namespace {
 
@@ -109,3 +109,5 @@ TEST_CASE("inverse fourth roots are right to the last bits", "[norm]") {
   for (const float x : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()})
     CHECK(std::isnan(cpu::inverse_fourth_root(x)));
 }
+
+}  // namespace convnet::norm_test

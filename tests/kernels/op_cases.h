@@ -56,6 +56,9 @@ std::vector<InnerProductGeometry> inner_product_geometries();
 std::vector<LocalGeometry> local_geometries();
 std::vector<Dims> bias_shapes();
 
+/// Ident, and a neuron of each kind that batch norm applies.
+std::vector<Neuron> applied_neurons();
+
 /// Each in all kinds of pooling.
 std::vector<PoolGeometry> pool_geometries();
 std::vector<CrossMapPool> map_pools();

@@ -9,8 +9,8 @@
 #include "tests/catch.h"
 #include "tests/kernels/op_runner.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::op_cases_test {
+using namespace test;
 
 namespace {
 
@@ -20,8 +20,7 @@ cpu::Prepared own_kernel(const OpDesc& op, int threads) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(threads);
   cpu::Prepared prepared = own.prepare_winograd(op, DataType::f32);
-  if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op); gradient != nullptr && !prepared)
-    prepared = own.prepare_filter_gradients(*gradient, DataType::f32);
+  if (!prepared) prepared = own.prepare_direct(op, DataType::f32);
   if (const auto* reorder = std::get_if<Reorder>(&op)) prepared = own.prepare_reorder(*reorder);
   const bool is_own =
       std::visit([]<class Op>(const Op&) { return !cpu::OnednnOp<Op>; }, static_cast<const AnyOp&>(op));
@@ -88,3 +87,5 @@ TEST_CASE("own kernels that are prepared for four threads give the same bits in 
   }
   CHECK(checked > 40);
 }
+
+}  // namespace convnet::op_cases_test

@@ -13,7 +13,7 @@
 #include "kernels/cpu/activation_view.h"
 #include "tests/catch.h"
 
-namespace convnet {
+namespace convnet::openmp_scope_test {
 namespace {
 
 std::ptrdiff_t listed_threads() {
@@ -76,4 +76,4 @@ TEST_CASE(
         }) == 0);
 }
 
-}  // namespace convnet
+}  // namespace convnet::openmp_scope_test

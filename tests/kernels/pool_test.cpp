@@ -9,7 +9,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::pool_test {
 namespace {
 
 using test::pool;
@@ -109,6 +109,20 @@ TEST_CASE("gradients of pooling lie as the positions do", "[pool]") {
   CHECK(same_layout(prepared->args()[2], cpu::blocked_activations(g.src(), 16)));
 }
 
+TEST_CASE("the gradient of the average of a whole map lies as the plan wants it", "[pool]") {
+  const PoolGeometry g = pool(PoolKind::average, {2, 16, 3, 5}, {3, 5}, 1);
+  const Values gradient = test::test_values(g.dst(), 1);
+  LayoutHints hints(2);
+  hints[0] = TensorDesc{g.dst(), DataType::f32, nullptr};
+  const auto plain = cpu::prepare(PoolBackward{g}, hints);
+  CHECK(plain->args()[1].plain());
+  hints[1] = cpu::blocked_activations(g.src(), 8);
+  const auto blocked = cpu::prepare(PoolBackward{g}, hints);
+  CHECK(same_layout(blocked->args()[1], *hints[1]));
+  CHECK(test::run_plain(PoolBackward{g}, *blocked, {gradient, {}})[1] ==
+        test::run_plain(PoolBackward{g}, *plain, {gradient, {}})[1]);
+}
+
 TEST_CASE("max pooling with a relu gives no gradient to what is not positive", "[pool]") {
   const float nan = std::nanf("");
   const PoolGeometry g = pool(PoolKind::max, {1, 1, 2, 8}, 2, 2);
@@ -199,4 +213,4 @@ TEST_CASE("a window without pixels gives 0 and takes no gradient", "[pool]") {
 }
 
 }  // namespace
-}  // namespace convnet
+}  // namespace convnet::pool_test

@@ -125,6 +125,12 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(1, 48, 3, 3, 48, 7, 1, 3, 48),  // an image that is smaller than the filter
       conv(2, 16, 9, 9, 16, 5, 4, 0, 16),  // the last windows hang over
       conv(2, 24, 8, 8, 24, 3, 1, 1, 24),
+      conv(2, 20, 11, 14, 20, 3, 2, 1, 20),
+      conv(1, 16, 12, 12, 16, 3, 2, 0, 16),  // the last pixels are in the windows' overhang
+      conv(2, 16, 1, 2, 16, 3, 2, 1, 16),
+      conv(1, 16, 5, 5, 16, 5, 1, 0, 16),    // one output pixel
+      conv(1, 24, 70, 66, 24, 5, 1, 2, 24),  // larger than the first-level cache
+      conv(1, 20, 61, 75, 20, 3, 2, 1, 20),
       // Rectangles.
       conv(2, 16, 7, 9, 24, {1, 7}, 1, {0, 3}),
       conv(3, 3, 9, 8, 16, {7, 1}, 1, {3, 0}),
@@ -156,8 +162,9 @@ std::vector<ConvGeometry> conv_geometries() {
 }
 
 std::vector<ConvGeometry> fused_conv_geometries() {
-  return {conv(3, 3, 7, 5, 20, 3, 1, 1),   conv(2, 32, 8, 8, 64, 3, 1, 1), conv(2, 16, 7, 5, 32, 5, 2, 2),
-          conv(2, 6, 7, 5, 4, 3, 1, 1, 2), conv(2, 6, 7, 5, 4, 1),         conv(2, 6, 7, 5, 4, 1, 1, 0, 2)};
+  return {conv(3, 3, 7, 5, 20, 3, 1, 1),      conv(2, 32, 8, 8, 64, 3, 1, 1), conv(2, 16, 7, 5, 32, 5, 2, 2),
+          conv(2, 6, 7, 5, 4, 3, 1, 1, 2),    conv(2, 6, 7, 5, 4, 1),         conv(2, 6, 7, 5, 4, 1, 1, 0, 2),
+          conv(2, 20, 9, 12, 20, 5, 1, 2, 20)};
 }
 
 std::vector<InnerProductGeometry> inner_product_geometries() {

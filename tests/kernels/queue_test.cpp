@@ -8,8 +8,7 @@
 #include "kernels/backend.h"
 #include "tests/catch.h"
 
-using namespace convnet;
-
+namespace convnet::queue_test {
 namespace {
 
 using Queues = std::vector<std::unique_ptr<Queue>>;
@@ -188,3 +187,5 @@ TEST_CASE("recorded work is done whenever it is played, in the order that was re
   finish(*queues[0]);
   CHECK(diary.take() == "plain");
 }
+
+}  // namespace convnet::queue_test

@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::rearrange_test {
 namespace {
 
 using test::GuardedBuffer;
@@ -63,4 +63,4 @@ TEST_CASE("weights of inner products are rounded to bf16 as the library does") {
   }
 }
 
-}  // namespace convnet
+}  // namespace convnet::rearrange_test

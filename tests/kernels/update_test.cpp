@@ -1,8 +1,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::update_test {
+using namespace test;
 
 namespace {
 
@@ -252,3 +252,5 @@ TEST_CASE("a constraint waits for the update that it follows", "[update]") {
     CHECK((run.raw<float>(0, 30) == weights) == (images == 0));
   }
 }
+
+}  // namespace convnet::update_test

@@ -5,8 +5,8 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
-using namespace convnet;
-using namespace convnet::test;
+namespace convnet::window_norm_test {
+using namespace test;
 
 namespace {
 
@@ -167,3 +167,5 @@ TEST_CASE("rnorm of no images, and in layouts it cannot walk", "[norm]") {
   const dnnl::memory::desc nhwc(p.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
   CHECK(cpu::prepare(WindowNormForward{p}, {cpu::from_dnnl(nhwc, p.dims())})->args()[0].plain());
 }
+
+}  // namespace convnet::window_norm_test

@@ -13,7 +13,7 @@
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
-namespace convnet {
+namespace convnet::winograd_test {
 namespace {
 
 using test::conv;
@@ -309,4 +309,4 @@ TEST_CASE("Winograd's method is for convolutions that it was measured to make fa
   }
 }
 
-}  // namespace convnet
+}  // namespace convnet::winograd_test

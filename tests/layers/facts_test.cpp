@@ -43,9 +43,9 @@ TEST_CASE("facts that contradict each other are refused") {
   CHECK(accepted({.backward_reads = BackwardReads::output, .in_place = true}));
   CHECK_FALSE(accepted({.backward_reads = BackwardReads::inputs, .in_place = true}));
 
-  CHECK(accepted({.fuses_relu = FusesRelu::forward, .backward_reads = BackwardReads::inputs}));
-  CHECK_FALSE(accepted({.fuses_relu = FusesRelu::forward, .backward_reads = BackwardReads::output}));
-  CHECK_FALSE(accepted({.function = LayerFunction::relu, .fuses_relu = FusesRelu::forward_and_gradient}));
+  CHECK(accepted({.fuses_neuron = FusesNeuron::relu, .backward_reads = BackwardReads::inputs}));
+  CHECK_FALSE(accepted({.fuses_neuron = FusesNeuron::relu, .backward_reads = BackwardReads::output}));
+  CHECK_FALSE(accepted({.function = LayerFunction::softmax, .fuses_neuron = FusesNeuron::relu_and_gradient}));
 
   CHECK(accepted({.differentiable = false, .cheap = true}));
   CHECK_FALSE(accepted({.differentiable = false, .backward_reads = BackwardReads::inputs}));
@@ -81,7 +81,8 @@ TEST_CASE("facts of data layers and costs that make no sense are refused") {
     CHECK(accepted(end));
     CHECK_FALSE(accepted(end, 1));
     CHECK_FALSE(with(&LayerFacts::function, LayerFunction::softmax));
-    CHECK_FALSE(with(&LayerFacts::fuses_relu, FusesRelu::forward));
+    CHECK_FALSE(with(&LayerFacts::neuron, Neuron{NeuronKind::relu}));
+    CHECK_FALSE(with(&LayerFacts::fuses_neuron, FusesNeuron::relu));
     CHECK_FALSE(with(&LayerFacts::division, Division::as_inputs));
     CHECK_FALSE(with(&LayerFacts::in_place, true));
     CHECK_FALSE(with(&LayerFacts::backward_in_place, true));
@@ -101,8 +102,9 @@ TEST_CASE("layers declare what neighbours can join") {
   const Built built = build_net(texts, ShapeOnlyProvider({6}, 4, {{4, ExtraMatrix::multi_hot}}));
   REQUIRE(built.errors.empty());
   const auto facts = [&](const std::string& name) { return built.graph.find(name)->layer->facts; };
-  CHECK(facts("f").fuses_relu == FusesRelu::forward);
+  CHECK(facts("f").fuses_neuron == FusesNeuron::relu);
   CHECK(facts("f_neuron").function == LayerFunction::logistic);
+  CHECK(facts("f_neuron").neuron.kind == NeuronKind::logistic);
   CHECK(facts("f_neuron").division == Division::as_inputs);
   CHECK(facts("p").function == LayerFunction::softmax);
   CHECK(facts("p").backward_reads == BackwardReads::output);

@@ -135,24 +135,33 @@ std::vector<GradientNet> kinked_nets() {
   const auto a = [](const std::string& neuron) {
     return conv("a", "inputs=data channels=3 filters=5 filterSize=3 padding=1 neuron=" + neuron);
   };
-  return {net("relu and max", {3, 7, 7},
-              a("relu") + section("p", "pool", "pool=max inputs=a channels=5 sizeX=3 stride=2") +
-                  conv("b", "inputs=p channels=5 filters=4 filterSize=2 neuron=relu"),
-              "b"),
-          net("maxabs, max across maps", {3, 4, 4},
-              a("tanh[1,1]") + section("p", "pool", "pool=maxabs inputs=a channels=5 sizeX=3 stride=2") +
-                  section("m", "cmpool", "pool=max inputs=a channels=5 size=3 stride=2 start=-1 outputs=3"),
-              "p,m"),
-          net("largest of inputs", {3, 4, 4},
-              a("ident") + conv("b", "inputs=data channels=3 filters=5 filterSize=1") +
-                  section("m", "eltmax", "inputs=a,b,a"),
-              "m"),
-          net("bnorm and relu", {3, 4, 4},
-              a("tanh[1,1]") + section("x", "bnorm", "inputs=a channels=5 epsilon=0.01 neuron=relu"), "x"),
-          net("abs, brelu, abstanh", {6},
-              fc("f", "inputs=data outputs=6 neuron=abs") + fc("g", "inputs=f outputs=6 neuron=brelu[0.5]") +
-                  fc("h", "inputs=g,f outputs=5 neuron=abstanh[1.2,0.9]"),
-              "h")};
+  return {
+      net("relu and max", {3, 7, 7},
+          a("relu") + section("p", "pool", "pool=max inputs=a channels=5 sizeX=3 stride=2") +
+              conv("b", "inputs=p channels=5 filters=4 filterSize=2 neuron=relu"),
+          "b"),
+      net("maxabs, max across maps", {3, 4, 4},
+          a("tanh[1,1]") + section("p", "pool", "pool=maxabs inputs=a channels=5 sizeX=3 stride=2") +
+              section("m", "cmpool", "pool=max inputs=a channels=5 size=3 stride=2 start=-1 outputs=3"),
+          "p,m"),
+      net("largest of inputs", {3, 4, 4},
+          a("ident") + conv("b", "inputs=data channels=3 filters=5 filterSize=1") +
+              section("m", "eltmax", "inputs=a,b,a"),
+          "m"),
+      net("bnorm and relu", {3, 4, 4},
+          a("tanh[1,1]") + section("x", "bnorm", "inputs=a channels=5 epsilon=0.01 neuron=relu"), "x"),
+      net("bnorm and brelu", {3, 4, 4},
+          a("tanh[1,1]") + section("x", "bnorm", "inputs=a channels=5 epsilon=0.01 neuron=brelu[1]"), "x"),
+      net("bnorm and leaky", {3, 4, 4},
+          a("tanh[1,1]") + section("x", "bnorm", "inputs=a channels=5 epsilon=0.01 neuron=leaky[0.2]"), "x"),
+      net("bnorm and hswish, beyond its kinks", {3, 4, 4},
+          a("tanh[1,1]") +
+              section("x", "bnorm", "inputs=a channels=5 epsilon=0.01 initScale=3 neuron=hswish"),
+          "x"),
+      net("abs, brelu, abstanh", {6},
+          fc("f", "inputs=data outputs=6 neuron=abs") + fc("g", "inputs=f outputs=6 neuron=brelu[0.5]") +
+              fc("h", "inputs=g,f outputs=5 neuron=abstanh[1.2,0.9]"),
+          "h")};
 }
 
 /// Compares analytic gradients with differences of a cost, element by element.

@@ -182,7 +182,15 @@ TEST_CASE("bnorm layers train like the reference") {
             section("x", "bnorm", "inputs=below channels=16") +
             conv("c", "neuron=relu inputs=x channels=16 filters=5 filterSize=1") +
             section("y", "bnorm", "inputs=c channels=5 neuron=relu"),
-        "y,x"}});
+        "y,x"},
+       {"and neurons",
+        {3, 5, 5},
+        4,
+        conv("c", "inputs=data channels=3 filters=16 filterSize=3 padding=1 biases=0") +
+            section("x", "bnorm", "inputs=c channels=16 initScale=3 neuron=hswish") +
+            section("y", "bnorm", "inputs=x channels=16 neuron=brelu[1]") +
+            section("z", "bnorm", "inputs=y channels=16 neuron=leaky[0.2]"),
+        "z"}});
 }
 
 TEST_CASE("layers that join inputs train like the reference") {

@@ -84,6 +84,11 @@ TEST_CASE("rewrites of local, sfc and bnorm change nothing but speed") {
   same_with_and_without(section("s", "sfc", "inputs=data parts=4 outputs=3 initW=0.3 neuron=relu"), "s", 2);
   const std::string c = conv("c", "inputs=data channels=3 filters=16 filterSize=3 neuron=tanh[1,1]");
   same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=relu"), "b", 2);
+  for (const std::string neuron : {"brelu[1]", "leaky[0.1]", "hswish"})
+    same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=" + neuron), "b", 2);
+  // Batch norm does not apply functions with an exponential, and a convolution applies relu only.
+  same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=silu"), "b", 1);
+  same_with_and_without(conv("c", "inputs=data channels=3 filters=16 filterSize=3 neuron=hswish"), "c", 1);
   // Another layer reads the output before its relu.
   same_with_and_without(
       c + section("b", "bnorm", "inputs=c channels=16") + section("n", "neuron", "inputs=b neuron=relu"),
@@ -176,7 +181,7 @@ TEST_CASE("layers that write over their input change nothing but memory") {
 TEST_CASE("conserving memory changes nothing but memory") {
   const std::string layers =
       conv("a", "inputs=data channels=3 filters=16 filterSize=3 padding=1 neuron=tanh[1,1]") +
-      section("b", "bnorm", "inputs=a channels=16 neuron=relu") +
+      section("b", "bnorm", "inputs=a channels=16 neuron=hswish") +
       section("p", "pool", "pool=max inputs=b channels=16 sizeX=3 stride=1 neuron=square") +
       section("n", "cmrnorm", "inputs=p channels=16 size=5") +
       section("q", "pass", "inputs=n neuron=softrelu") +

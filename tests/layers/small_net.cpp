@@ -135,7 +135,7 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
   std::vector<std::string> layers;
   for (const Node& node : graph().nodes) {
     const bool features = !node.is_cost() && node.layer->label_classes() == 0;
-    const bool hidden = node.fused && node.layer->facts.fuses_relu != FusesRelu::no &&
+    const bool hidden = node.fused && node.layer->facts.fuses_neuron != FusesNeuron::no &&
                         graph().nodes[node.users[0]].section != node.section;
     if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
@@ -186,7 +186,7 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
     // A layer without a task has its input's output; a fused one shows its user's.
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
       outcome.outputs[node.name] = outcome.outputs[graph().nodes[node.inputs[0]].name];
-    if (node.fused && node.layer->facts.fuses_relu != FusesRelu::no)
+    if (node.fused && node.layer->facts.fuses_neuron != FusesNeuron::no)
       outcome.outputs[node.name + " fused"] = {};
   }
   for (const Node& node : graph().nodes) {

@@ -330,5 +330,5 @@ TEST_CASE("GPUs fuse sums with batch normalisation only") {
     CHECK_FALSE(target->fuses(op));
     CHECK_THROWS_AS(target->form(op, {}), std::logic_error);
   }
-  CHECK(target->fuses(BatchNormForward{kDims, 1e-5F, false, true}));
+  CHECK(target->fuses(BatchNormForward{kDims, 1e-5F, {}, true}));
 }

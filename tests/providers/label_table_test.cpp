@@ -126,7 +126,12 @@ TEST_CASE("columns of a table are tags if all are 0 or 1, else numbers", "[label
   CHECK(numbers.photos[1].numbers == std::vector<float>{0, 1000});
   CHECK(numbers.photos[2].numbers.empty());
   CHECK(match_table("id,x,y\na,1,0\n", LabelKind::numbers).photos[0].numbers == std::vector<float>{1, 0});
-  // A single column of numbers is classes unless the option says otherwise.
+  // A single column of numbers is classes unless the option says otherwise, but may have been meant as
+  // numbers.
+  CHECK(match_table("photo,age\na,12.5\nb,40\n").kind == LabelKind::classes);
+  CHECK(match_table("photo,age\na,12.5\nb,40\n").may_be_numbers);
+  CHECK_FALSE(match_table("photo,age\na,12.5\nb,40\n", LabelKind::classes).may_be_numbers);
+  CHECK_FALSE(match_table("a,12.5\nb,old\n").may_be_numbers);
   const PhotoLabels ages = match_table("photo,age\na,12.5\nb,40\n", LabelKind::numbers);
   CHECK(ages.names == Texts{"age"});
   CHECK(ages.photos[1].numbers == std::vector<float>{40});
