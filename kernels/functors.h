@@ -304,11 +304,19 @@ CONVNET_HD void visit_quick_neuron(const Neuron& f, Visitor&& visit) {
     default: return;
   }
 }
+/// Sets `known` when it is called.
+struct QuickNeuronFound {
+  bool& known;
+  template <class Functor>
+  CONVNET_HD void operator()(Functor) const {
+    known = true;
+  }
+};
 /// Returns whether visit_quick_neuron() knows the neuron.
 inline bool is_quick(const Neuron& f) {
-  bool quick = false;
-  visit_quick_neuron(f, [&](auto) { quick = true; });
-  return quick;
+  bool known = false;
+  visit_quick_neuron(f, QuickNeuronFound{known});  // nvcc would refuse a lambda of the host
+  return known;
 }
 
 }  // namespace convnet
