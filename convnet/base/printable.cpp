@@ -39,11 +39,14 @@ std::string printable(std::string_view text, std::size_t most) {
   while (!rest.empty()) {
     const std::string_view before = rest;
     const std::optional<char32_t> code = take_code_point(rest);
-    const std::size_t taken = before.size() - rest.size();
+    const std::string_view taken = before.substr(0, before.size() - rest.size());
     if (text.size() - rest.size() > most) return out + "…";
     // The second kind of control characters are those that Unicode adds to ASCII's.
-    const bool is_text = code && !is_control(before[0]) && (*code < 0x80 || *code >= 0xA0);
-    for (const char c : before.substr(0, taken)) out += is_text ? std::string(1, c) : hexadecimal(c);
+    if (code && !is_control(taken[0]) && (*code < 0x80 || *code >= 0xA0)) {
+      out += taken;
+    } else {
+      for (const char c : taken) out += hexadecimal(c);
+    }
   }
   return out;
 }

@@ -344,12 +344,16 @@ TEST_CASE("a regression goes on whatever the deviation of its numbers") {
   CHECK(predicted["files"][0]["numbers"]["age"].is_number());
 }
 
+/// Returns a net for two classes, whose labels are matrix `data_index` of the data set.
+std::string net_of_classes(int data_index) {
+  return net_of(2, "",
+                "[labels]\ntype=data\ndataIdx=" + std::to_string(data_index) +
+                    "\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+}
+
 TEST_CASE("cost.logreg says which labels it needs") {
   const TaggedPhotos photos;
-  const std::string net =
-      net_of(2, "",
-             "[labels]\ntype=data\ndataIdx=2\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\n"
-             "type=cost.logreg\ninputs=labels,probs\n");
+  const std::string net = net_of_classes(2);
   const std::string message =
       "layer 'logprob': needs classes, a data layer with dataIdx=1, but 'labels' holds a number for each "
       "class or tag (dataIdx=2), which cost.bce and cost.crossent read";
@@ -378,10 +382,7 @@ TEST_CASE("train names a folder like one that is not there") {
 
 TEST_CASE("option --balance draws rare classes as often as others, and a resumed run goes on with it") {
   const TaggedPhotos photos;
-  const std::string net =
-      net_of(2, "",
-             "[labels]\ntype=data\ndataIdx=1\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\n"
-             "inputs=labels,probs\n");
+  const std::string net = net_of_classes(1);
   const auto rare = [](std::size_t i) { return i % 8 == 0 ? "rare" : "usual"; };
   const auto train = [&](const Args& more) {
     const Outcome run = photos.train(net, kRates + "[logprob]\ncoeff=1\n", "photo,class\n", rare, more);
