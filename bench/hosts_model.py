@@ -1,4 +1,4 @@
-"""The model of two hosts with a network between them, for the scripts that compare it with measurements."""
+"""The model of hosts with a network between them, for the scripts that compare it with measurements."""
 import json
 import re
 import shlex
@@ -19,25 +19,35 @@ def bits_of(rate):
 
 
 def host_model(speed, devices, rate):
-    """Returns the machine description of hosts with `devices` devices of `speed` FLOP/s each, and a link of rate `rate` between them. A TCP segment of
+    """Returns the machine description of hosts with `devices` devices of `speed` FLOP/s each, which have a link of rate `rate` to a switch. A TCP segment of
     1448 bytes takes 1538 on the cable."""
-    return {"name": "two hosts", "source": "bench/hosts", "flops": speed, "memory_bandwidth": speed / 5, "link_bandwidth": 5e9,
+    return {"name": "hosts", "source": "bench/hosts", "flops": speed, "memory_bandwidth": speed / 5, "link_bandwidth": 5e9,
             "host_bandwidth": 5e9, "switch_devices": devices, "uplink_bandwidth": bits_of(rate) / 8 * 1448 / 1538, "uplink_latency": 1e-4,
             "task_overhead": 1e-6, "concurrent_streams": True}
 
 
-def predicted(net, args, hosts, gpu, model):
-    """Returns the predicted milliseconds of a step with data parallelism."""
+def is_placed(net):
+    """Returns whether the layers of a net have devices of their own, as in alexnet-owt-4gpu-hybrid-auto; else all of it is on every device."""
+    return "gpu-" in net
+
+
+def planned(net, args, hosts, gpu, model, processes=1):
+    """Returns what `convnet plan --json` says of a step, with data parallelism unless the net's layers are placed."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(model, file)
         file.flush()
-        command = [args.program, "plan", "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
-                   "--data-provider", provider_of(net), "--mini", str(args.mini), "--parallel", "data",
-                   "--device", "cpu", "--gpu", gpu, *(["--hosts", hosts] if hosts else []), "--model", file.name]
+        command = [args.program, "plan", "--json", "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
+                   "--data-provider", provider_of(net), "--mini", str(args.mini), "--parallel", "cfg" if is_placed(net) else "data",
+                   "--device", "cpu", "--gpu", gpu, *(["--hosts", hosts] if hosts else []), "--processes", str(processes), "--model", file.name]
         run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         raise SystemExit("failed: " + shlex.join(command) + "\n" + run.stderr)
-    return float(re.search(r"^predicted for .*: ([0-9.]+) ms a step", run.stdout, re.MULTILINE).group(1))
+    return json.loads(run.stdout)
+
+
+def predicted(net, args, hosts, gpu, model):
+    """Returns the predicted milliseconds of a step in one process."""
+    return 1e3 * planned(net, args, hosts, gpu, model)["prediction"]["step_seconds"]
 
 
 def speed_for(net, args, milliseconds, hosts="", gpu="0", devices=1):
