@@ -160,7 +160,7 @@ class FewMapsGradients : public PreparedOp {
     const std::int64_t next_sums = sums(), next_block = g_.oh * g_.ow * kMaps;
     std::array<std::array<Maps, sizeof...(Tap)>, Blocks> own;
     for (int b = 0; b < Blocks; ++b)
-      (load_lanes(tap_sums + b * next_sums + Tap * kMaps, all, own[b][Tap]), ...);
+      (load_lanes(tap_sums + b * next_sums + std::int64_t{Tap} * kMaps, all, own[b][Tap]), ...);
     for (std::int64_t y = 0; y < rows; ++y) {
       const float* pixels = band + y * stride * line;
       for (std::int64_t x = 0; x < columns; ++x, pixels += stride, differences += kMaps) {
@@ -173,7 +173,7 @@ class FewMapsGradients : public PreparedOp {
       }
     }
     for (int b = 0; b < Blocks; ++b)
-      (store_lanes(tap_sums + b * next_sums + Tap * kMaps, all, own[b][Tap]), ...);
+      (store_lanes(tap_sums + b * next_sums + std::int64_t{Tap} * kMaps, all, own[b][Tap]), ...);
   }
 
   void sum_bias(const T* differences, std::int64_t pixels, float* bias_sums) const {

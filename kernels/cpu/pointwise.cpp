@@ -16,6 +16,7 @@ namespace {
 #if defined(__AVX2__) && !defined(__AVX512F__)
 constexpr int kMaps = kUsualBlock;  ///< maps that lie together
 using Maps = Vector<float, kMaps>::Type;
+constexpr std::int64_t kFilters = std::int64_t{kMaps} * kMaps;  ///< filters between two blocks of maps
 
 /// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
 /// on the number of threads. There are fewer parts if their sums would take more than kPartsBytes.
@@ -60,7 +61,7 @@ class PointwiseGradients : public PreparedOp {
                    sums + part * sums_);
       if (parts_ > 1) {
 #pragma omp for schedule(static)
-        for (std::int64_t i = 0; i < sums_; i += kMaps * kMaps) add_parts(sums + i, weights + i);
+        for (std::int64_t i = 0; i < sums_; i += kFilters) add_parts(sums + i, weights + i);
       }
     }
   }
@@ -78,7 +79,7 @@ class PointwiseGradients : public PreparedOp {
   /// Sums the products over the images of a part for the outputs of groups [first, end).
   void sum_part(const float* src, const float* dst, std::int64_t part, std::int64_t first, std::int64_t end,
                 float* sums) const {
-    const std::int64_t filters = inputs_ * kMaps * kMaps;  // numbers of the filters of a block of outputs
+    const std::int64_t filters = inputs_ * kFilters;  // numbers of the filters of a block of outputs
     std::fill(sums + first_output(first) * filters, sums + first_output(end) * filters, 0.0F);
     const std::int64_t together = std::max<std::int64_t>(1, kPixels / pixels_);
     for (std::int64_t n = first_image(part); n < first_image(part + 1); n += together) {
@@ -136,9 +137,9 @@ class PointwiseGradients : public PreparedOp {
   void sum_pass(const float* x, const float* dy, Ahead ahead, const Chunk& chunk, float* sums,
                 std::integer_sequence<int, Block...>, std::integer_sequence<int, Sum...>) const {
     constexpr int kBlocks = sizeof...(Block);
-    const std::int64_t next_sums = inputs_ * kMaps * kMaps, next_block = pixels_ * kMaps;
+    const std::int64_t next_sums = inputs_ * kFilters, next_block = pixels_ * kMaps;
     std::array<Maps, sizeof...(Sum)> own;
-    (load(sums + Sum % kBlocks * next_sums + Sum / kBlocks * kMaps, own[Sum]), ...);
+    (load(sums + Sum % kBlocks * next_sums + std::int64_t{Sum / kBlocks} * kMaps, own[Sum]), ...);
     for (std::int64_t n = 0; n < chunk.images; ++n) {
       const float* from = x + n * inputs_ * pixels_ * kMaps;
       const float* difference = dy + n * outputs_ * pixels_ * kMaps;
@@ -151,12 +152,12 @@ class PointwiseGradients : public PreparedOp {
         ((own[Sum] += d[Sum % kBlocks] * from[Sum / kBlocks]), ...);
       }
     }
-    (store(sums + Sum % kBlocks * next_sums + Sum / kBlocks * kMaps, own[Sum]), ...);
+    (store(sums + Sum % kBlocks * next_sums + std::int64_t{Sum / kBlocks} * kMaps, own[Sum]), ...);
   }
 
   /// Adds the sums of all parts for kMaps inputs and outputs.
   void add_parts(const float* sums, float* weights) const {
-    for (std::int64_t i = 0; i < kMaps * kMaps; i += kMaps) {
+    for (std::int64_t i = 0; i < kFilters; i += kMaps) {
       Maps total{}, more;
       for (std::int64_t part = 0; part < parts_; ++part) {
         load(sums + part * sums_ + i, more);
