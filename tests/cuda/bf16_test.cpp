@@ -123,8 +123,8 @@ TEST_CASE("sums that are accumulated keep their type, whatever is added", "[cuda
   const Accumulate op{{5, 13}};
   for (const DataType added : {DataType::f32, DataType::bf16})
     for (const DataType sum : {DataType::f32, DataType::bf16}) {
-      const auto prepared = backend->prepare(
-          op, {TensorDesc{op.dims, added, nullptr}, TensorDesc{op.dims, sum, nullptr}});
+      const auto prepared =
+          backend->prepare(op, {TensorDesc{op.dims, added, nullptr}, TensorDesc{op.dims, sum, nullptr}});
       const std::vector<Values> inputs = stored_inputs(op, *prepared);
       CHECK(relative_error(run_prepared(*backend, op, *prepared, inputs)[1], run_plain(op, inputs)[1]) <=
             (sum == DataType::f32 ? 1e-6 : kTolerance));

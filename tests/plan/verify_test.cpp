@@ -196,7 +196,8 @@ TEST_CASE("updates on GPUs read gradients as bf16 where convolutions have made s
     CHECK_NOTHROW(verify(plan, net.graph));
     for (const Task& task : plan.tasks) {
       const auto* reorder = std::get_if<Reorder>(&*task.op);
-      if (reorder == nullptr || plan.buffers[task.uses[0].buffer].kind != BufferKind::weights_gradient) continue;
+      if (reorder == nullptr || plan.buffers[task.uses[0].buffer].kind != BufferKind::weights_gradient)
+        continue;
       CHECK(microbatches > 1);  // only sums are f32
       CHECK(reorder->to.type == DataType::f32);
     }
