@@ -26,14 +26,14 @@ def host_model(speed, devices, rate):
             "task_overhead": 1e-6, "concurrent_streams": True}
 
 
-def predicted(net, args, hosts, gpu, model):
+def predicted(net, args, hosts, gpu, model, processes=1):
     """Returns the predicted milliseconds of a step with data parallelism."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(model, file)
         file.flush()
         command = [args.program, "plan", "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
                    "--data-provider", provider_of(net), "--mini", str(args.mini), "--parallel", "data",
-                   "--device", "cpu", "--gpu", gpu, *(["--hosts", hosts] if hosts else []), "--model", file.name]
+                   "--device", "cpu", "--gpu", gpu, *(["--hosts", hosts] if hosts else []), "--processes", str(processes), "--model", file.name]
         run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         raise SystemExit("failed: " + shlex.join(command) + "\n" + run.stderr)

@@ -57,8 +57,9 @@ class Queue {
 
   /// Puts in a call, which must not throw. Only devices of the host have this and start().
   virtual void call(std::function<void()> work);
-  /// Puts in a call of `begin`, whose work goes on until its argument is called, by any thread. Work that is
-  /// put in later waits for that. Returns a mark that is reached then.
+  /// Puts in a call of `begin`, whose work goes on until its argument is called, by any thread. Returns a
+  /// mark that is reached then, and not before those of earlier calls of start(). Work that is put in later
+  /// waits for that, but for further calls of start(): they begin while the work of earlier ones goes on.
   virtual std::shared_ptr<const Mark> start(std::function<void(std::function<void()> ended)> begin);
 };
 

@@ -28,6 +28,7 @@ struct PlanCommandOptions {
   DataOptions data;
   StepOptions step;
   std::string model, trace, flat;
+  int processes = 1;
   DeviceOptions devices;
   ReportOptions report;
 };
@@ -56,6 +57,12 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                              {.fallback = "",
                               .unit = "file",
                               .doc = "file for the same net without templates and repeated sections"}),
+              unsaved_option("processes", &PlanCommandOptions::processes,
+                             {.fallback = "1",
+                              .min = 1,
+                              .max = 4096,
+                              .doc = "plan for so many processes, as mpirun -np starts them, which exchange "
+                                     "messages; each gets as many of the devices that --gpu lists"}),
           })
           .add(&PlanCommandOptions::devices,
                device_options().only({"gpu", "hosts", "device", "threads", "precision", "parallel"}))
@@ -132,6 +139,7 @@ double seconds_alone(const RequestedRun& run, const PlanCommandOptions& options,
   one.threads = threads_of_each(one, devices);
   one.gpu = "0";
   one.devices_of_hosts.clear();
+  one.devices_of_processes.clear();
   one.parallel = Parallel::data;
   Diagnostics reported;
   const Provider& provider = *run.provider;
@@ -152,6 +160,10 @@ void plan_command(const std::vector<std::string>& args) {
   PlanCommandOptions options = options_of_plan().parse(run.texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
+  if (options.processes > 1 && options.model == "measured")
+    throw InputError(
+        "--model measured times operations in this process, but not messages between the processes of "
+        "--processes; give --model a device model file");
   // Reports files that cannot be written now, not after the work.
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
@@ -166,7 +178,7 @@ void plan_command(const std::vector<std::string>& args) {
   if (std::string reason;
       options.devices.device == DeviceKind::cuda && options.devices.gpu == "all" && cuda_devices(reason) == 0)
     throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
-  options.devices = with_devices(options.devices);
+  options.devices = in_processes(with_devices(options.devices), options.processes);
   Diagnostics diagnostics;
   const bool knows_batches = open_planned_run(run, diagnostics);
   const Provider& provider = *run.provider;

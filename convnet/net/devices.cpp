@@ -212,6 +212,19 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
   return options;
 }
 
+DeviceOptions in_processes(DeviceOptions options, int processes) {
+  if (processes == 1) return options;
+  const int devices = static_cast<int>(options.gpus().size());
+  if (devices % processes != 0)
+    throw InputError(fmt::format(
+        "--processes {} cannot have as many of the {} devices of --gpu each; list a multiple of {} "
+        "devices",
+        processes, devices, processes));
+  options.devices_of_processes.assign(static_cast<std::size_t>(processes), devices / processes);
+  check_hosts(options);
+  return options;
+}
+
 namespace {
 
 Precision cpu_precision(const DeviceOptions& options) {

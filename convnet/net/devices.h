@@ -35,6 +35,10 @@ void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices)
 /// one host's devices becomes that of all --hosts. Throws InputError if the processes of a host do not have
 /// neighbouring ranks, or if --hosts counts other devices.
 DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
+/// Returns the options of a run of so many processes with the same number of devices each, of those that
+/// with_devices() has listed. Throws InputError if they cannot be divided so, or if a process would have
+/// devices of several --hosts.
+DeviceOptions in_processes(DeviceOptions options, int processes);
 /// Returns how many of the first `used` devices the process `rank` has; at least 1.
 int used_here(const Topology& topology, int used, int rank);
 /// Returns to which cores the first `devices` CPU devices of this process are bound.

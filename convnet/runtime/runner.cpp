@@ -475,12 +475,18 @@ TaskTimes Runner::times_of(const InFlight& step) const {
   for (const DeviceId device : here_) {
     if (on_host_ || device == here_[0]) first[device] = step.marks->start;
   }
+  std::vector<double> ended(queues_.size(), 0);
   for (const TaskId t : times.ids()) {
     const TaskMarks& marks = step.marks->tasks[t];
     if (!marks.end) continue;
-    auto& begun = first[step.ready->bound->plan().tasks[t].device];
+    const Task& task = step.ready->bound->plan().tasks[t];
+    auto& begun = first[task.device];
     if (!begun) begun = marks.begin;
     times[t] = {marks.begin->seconds_since(*begun), marks.end->seconds_since(*begun)};
+    // A message may begin while the one before it goes on. Each gets the time by which it ended later.
+    double& last = ended[queue_of(task)];
+    if (is_message(task.kind)) times[t].begin = std::min(std::max(times[t].begin, last), times[t].end);
+    last = times[t].end;
   }
   return times;
 }

@@ -85,6 +85,33 @@ struct Pieces {
   std::vector<std::shared_ptr<HostMark>> marks;  ///< those that were made while they were recorded
 };
 
+/// Work that goes on after its call has returned. In whatever order it ends, its marks are reached in the
+/// order of the calls.
+class StartedWork {
+ public:
+  struct Entry {
+    std::shared_ptr<HostMark> mark;
+    bool ended = false;
+  };
+
+  std::shared_ptr<Entry> add(const std::shared_ptr<HostMark>& mark) {
+    auto entry = std::make_shared<Entry>(Entry{mark});
+    const std::lock_guard lock(mutex_);
+    in_order_.push_back(entry);
+    return entry;
+  }
+  void end(Entry& entry) {
+    const std::lock_guard lock(mutex_);
+    entry.ended = true;
+    for (; !in_order_.empty() && in_order_.front()->ended; in_order_.pop_front())
+      in_order_.front()->mark->reach();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Entry>> in_order_;
+};
+
 /// The thread of a device, and the work of its queues.
 class Device {
  public:
@@ -186,9 +213,7 @@ class HostQueue : public Queue {
   }
   void wait(const Mark& mark) override {
     end_ = nullptr;
-    const auto& other = dynamic_cast<const HostMark&>(mark);
-    other.wake(device_->bell());
-    next_.after.push_back(other.shared_from_this());
+    wait_in_next(dynamic_cast<const HostMark&>(mark));
   }
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) override {
     call([=] { std::copy_n(src, bytes, dst); });
@@ -200,8 +225,11 @@ class HostQueue : public Queue {
   }
   std::shared_ptr<const Mark> start(std::function<void(std::function<void()> ended)> begin) override {
     const auto end = make_mark(nullptr);
-    call([begin = std::move(begin), end] { begin([end] { end->reach(); }); });
-    wait(*end);
+    next_.work = [begin = std::move(begin), end, started = started_] {
+      begin([started, entry = started->add(end)] { started->end(*entry); });
+    };
+    put_without_waiting();
+    last_started_ = end;
     return end_ = end;
   }
 
@@ -225,12 +253,20 @@ class HostQueue : public Queue {
     if (recorded_) recorded_->marks.push_back(mark);
     return mark;
   }
+  void wait_in_next(const HostMark& mark) {
+    mark.wake(device_->bell());
+    next_.after.push_back(mark.shared_from_this());
+  }
   /// Puts in a piece for what was to come before the next work.
   void put_rest() {
-    if (!next_.after.empty() || next_.begins) put();
+    if (!next_.after.empty() || next_.begins || last_started_) put();
     end_ = nullptr;
   }
   void put() {
+    if (const auto started = std::exchange(last_started_, nullptr)) wait_in_next(*started);
+    put_without_waiting();
+  }
+  void put_without_waiting() {
     Piece piece = std::exchange(next_, {});
     if (recorded_) {
       recorded_->all.push_back(std::move(piece));
@@ -243,9 +279,11 @@ class HostQueue : public Queue {
 
   const std::shared_ptr<Device> device_;
   const std::size_t index_;
-  Piece next_;                        ///< what is known of the piece that is put in next
-  std::shared_ptr<const Mark> end_;   ///< a mark at the end of the queue; null if none is known
-  std::shared_ptr<Pieces> recorded_;  ///< null unless it records
+  Piece next_;                       ///< what is known of the piece that is put in next
+  std::shared_ptr<const Mark> end_;  ///< a mark at the end of the queue; null if none is known
+  const std::shared_ptr<StartedWork> started_ = std::make_shared<StartedWork>();
+  std::shared_ptr<const HostMark> last_started_;  ///< until work waits for it; null if none is to
+  std::shared_ptr<Pieces> recorded_;              ///< null unless it records
 };
 
 class HostRecording : public Recording {

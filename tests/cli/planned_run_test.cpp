@@ -141,5 +141,33 @@ TEST_CASE("a folder that another provider can read is said to be one") {
   CHECK_THAT(none.err, !Catch::Contains("can be read with"));
 }
 
+TEST_CASE("plan makes the plan of several processes") {
+  const Workshop shop;
+  const Args line =
+      shop.dummy() + Args{"--parallel", "data", "--mini", "40", "--gpu", "0-3", "--device", "cpu"};
+  const auto messages = [&](const Args& more) {
+    std::size_t found = 0;
+    const std::string text = run_well(Args{"plan", "--verbose"} + line + more).out;
+    for (std::size_t at = 0; (at = text.find(" receive", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  CHECK(messages({}) == 0);
+  CHECK(messages({"--processes", "1"}) == 0);
+  const std::size_t two = messages({"--processes", "2"});
+  CHECK(two > 0);
+  CHECK(messages({"--processes", "4", "--hosts", "2x2"}) > 0);
+  CHECK(messages({"--processes", "4"}) > two);
+  const Args model = {"--model", std::string(CONVNET_SOURCE_DIR) + "/bench/models/k20-pcie-8gpu.json"};
+  const nlohmann::json one = planned(line + model), four = planned(line + model + Args{"--processes", "4"});
+  CHECK(one["prediction"]["step_seconds_on_one_device"] == four["prediction"]["step_seconds_on_one_device"]);
+  check_refused(
+      Args{"plan"} + line + Args{"--processes", "3"},
+      "--processes 3 cannot have as many of the 4 devices of --gpu each; list a multiple of 3 devices");
+  check_refused(Args{"plan"} + line + Args{"--processes", "2", "--hosts", "4x1"},
+                "rank 0 has 2 devices, but by --hosts 4x1 they are on several hosts");
+  check_refused(Args{"plan"} + line + Args{"--processes", "2", "--model", "measured"},
+                "--model measured times operations in this process, but not messages");
+}
+
 }  // namespace
 }  // namespace convnet

@@ -126,6 +126,29 @@ TEST_CASE("work that was started holds up its queue, and its end is a mark") {
   CHECK(diary.take() == "behind");
 }
 
+TEST_CASE("started works go on at the same time, and their marks are reached in order") {
+  const auto backend = make_cpu_backend(1);
+  const auto queue = backend->make_queue(0);
+  Diary diary;
+  Started first, second, third;
+  const auto first_end = first.put_into(*queue), second_end = second.put_into(*queue);
+  queue->call(diary.writes("behind both"));
+  const auto third_end = third.put_into(*queue);
+  first.await_begin();
+  second.await_begin();
+  second.end();
+  CHECK_FALSE(second_end->reached());
+  CHECK(diary.take().empty());
+  first.end();
+  CHECK(first_end->reached());
+  CHECK(second_end->reached());
+  third.await_begin();
+  CHECK(diary.take() == "behind both");
+  CHECK_FALSE(third_end->reached());
+  third.end();
+  CHECK(third_end->reached());
+}
+
 TEST_CASE("marks know when work began and ended") {
   const auto backend = make_cpu_backend(1);
   const auto queue = backend->make_queue(0), other = backend->make_queue(1);
