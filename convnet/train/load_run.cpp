@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -176,16 +177,15 @@ std::string unused_folder(const LoadedRun& run, const std::string& key) {
 }
 
 /// Returns a note about the options of the command that a run had otherwise until its checkpoint was saved;
-/// "" if there are none. Notes of their own tell of the net's files.
+/// "" if there are none. Others tell of the net's files, and that a run goes on for more epochs is no news.
 std::string note_of_changed_options(const LoadedRun& run) {
   if (!run.checkpoint) return "";
+  const std::set<std::string> told_elsewhere = {"layer-def", "layer-params", "set", "epochs"};
   std::vector<std::string> changed;
   for (const OptionSpec& spec : train_options().specs()) {
     const std::string& key = spec.param.key;
     const auto now = run.given.find(key), before = run.checkpoint->options.find(key);
-    if (!spec.saved || spec.output || now == run.given.end() || key == "layer-def" || key == "layer-params" ||
-        key == "set")
-      continue;
+    if (!spec.saved || spec.output || now == run.given.end() || told_elsewhere.contains(key)) continue;
     const std::string was =
         before != run.checkpoint->options.end() ? before->second : spec.param.fallback.value_or("");
     // Words stand for what a run finds, which is what the checkpoint holds.
