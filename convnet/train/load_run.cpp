@@ -258,6 +258,8 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
   } else {
     std::unique_ptr<Predictor> predictor;
     run_collectively(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
+    const std::string warning = predictor->too_many_devices(devices.gpus().size());
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
     std::string found;
     placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
                                *predictor, found, processes);

@@ -473,7 +473,7 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
 TEST_CASE("option --flat writes the net without templates") {
   const Workshop shop;
   const Args plan = {"plan", "--data-provider", "dummy-3x32x32-10", "--layer-params", "wrn-16-4", "--json"};
-  const std::string flat = shop / "new/flat.cfg";
+  const std::string flat = shop / "flat.cfg";
   const std::string of_templates = run_well(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat}).out;
   const std::string text = read_file(flat);
   CHECK_THAT(text, !Catch::Contains("template") &&
