@@ -213,8 +213,9 @@ const std::vector<Mistake> parameter_mistakes = {
      "params.cfg:2: layer 'conv1': epsW has a wrong value: 'fast' is neither a number nor one of the "
      "schedules const, linear, exp, dexp, cosine, poly, step"},
     {"epsW=0.01", "epsW=dex[base=1;tgtFactor=2;numSteps=2]",
-     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step; did you "
-     "mean 'dexp'?"},
+     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step, written "
+     "like "
+     "cosine[base=0.1;warmup=5], with ';' between arguments (convnet help schedule); did you mean 'dexp'?"},
     {"epsW=0.01", "epsW=-1", "params.cfg:2: layer 'conv1': epsW expects a rate of at least 0, not '-1'"},
     {"epsW=0.01", "epsW=nan", "params.cfg:2: layer 'conv1': epsW has a wrong value: 'nan' is neither"},
     {"epsW=0.01", "epsW=dexp",
