@@ -181,8 +181,7 @@ const std::vector<Mistake> definition_mistakes = {
     {"stride=2", "gpu=0,0", "net.cfg:20: layer 'pool1': gpu=0,0 lists 0 twice"},
     {"stride=2", "gpu=0,1",
      "net.cfg:20: layer 'pool1': gpu=0,1: index 1 is beyond the 1 device that --gpu lists; the layers need "
-     "2, like "
-     "--gpu 0,1"},
+     "2, like --gpu 0,1; --parallel data and --parallel auto leave gpu= lines aside"},
     {"stride=2", "gpu=2,0-2", "net.cfg:20: layer 'pool1': gpu=2,0-2 lists 2 twice"},
     {"stride=2", "gpu=1-0",
      "net.cfg:20: layer 'pool1': gpu has the range '1-0', which ends before it begins; "},
