@@ -197,6 +197,8 @@ void plan_command(const std::vector<std::string>& args) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   if (!options.flat.empty()) write_whole_file(options.flat, flat_text(run.files.definition));
   const Minibatches rows = minibatches(run, knows_batches);
+  if (const std::string warning = lone_values(graph, rows.train); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
   plan_of_run.views = provider.views();

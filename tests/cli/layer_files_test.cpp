@@ -212,8 +212,9 @@ const std::vector<Mistake> parameter_mistakes = {
      "params.cfg:2: layer 'conv1': epsW has a wrong value: 'fast' is neither a number nor one of the "
      "schedules const, linear, exp, dexp, cosine, poly, step"},
     {"epsW=0.01", "epsW=dex[base=1;tgtFactor=2;numSteps=2]",
-     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step; did you "
-     "mean 'dexp'?"},
+     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step, written "
+     "like "
+     "cosine[base=0.1;warmup=5], with ';' between arguments (convnet help schedule); did you mean 'dexp'?"},
     {"epsW=0.01", "epsW=-1", "params.cfg:2: layer 'conv1': epsW expects a rate of at least 0, not '-1'"},
     {"epsW=0.01", "epsW=nan", "params.cfg:2: layer 'conv1': epsW has a wrong value: 'nan' is neither"},
     {"epsW=0.01", "epsW=dexp",
@@ -562,14 +563,27 @@ TEST_CASE("batch norm of one vector a minibatch gets a warning") {
                       "[fc1]\ntype=fc\ninputs=pool1\noutputs=4\n[bn]\ntype=bnorm\ninputs=fc1\n"
                       "[fc10]\ntype=fc\ninputs=bn"),
              "[DEFAULT]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n");
+  const Args data = {"--data-provider", "mnist", "--data-path",  shop.data_path(),
+                     "--train-range",   "1",     "--test-range", "2"};
   const auto warning = [&](const std::string& mini) {
-    return run_well(shop.net() + Args{"--data-provider", "mnist", "--data-path", shop.data_path(),
-                                      "--train-range", "1", "--test-range", "2", "--epochs", "1", "--mini",
-                                      mini, "--save-file", shop / ("run" + mini)})
+    return run_well(shop.net() + data +
+                    Args{"--epochs", "1", "--mini", mini, "--save-file", shop / ("run" + mini)})
         .err;
   };
-  CHECK_THAT(warning("1"), Catch::Contains("warning: layer 'bn' of type 'bnorm' normalises over one image"));
+  const auto plan_warning = [&](const Args& more) {
+    return run_well(Args{"plan"} + shop.net() + data + more).err;
+  };
+  const std::string normalises = "warning: layer 'bn' of type 'bnorm' normalises over one image";
+  CHECK_THAT(warning("1"), Catch::Contains(normalises) && Catch::Contains("; use a larger --mini\n"));
   CHECK(warning("2").find("normalises") == std::string::npos);
+  // plan says the same, and which option cuts the images so finely.
+  CHECK_THAT(plan_warning({"--mini", "1"}),
+             Catch::Contains(normalises) && Catch::Contains("; use a larger --mini\n"));
+  CHECK_THAT(
+      plan_warning({"--mini", "2", "--microbatches", "2"}),
+      Catch::Contains(normalises) && Catch::Contains("; use fewer --microbatches or a larger --mini\n"));
+  CHECK(plan_warning({"--mini", "4", "--microbatches", "2"}).find("normalises") == std::string::npos);
+  CHECK(plan_warning({"--mini", "2"}).find("normalises") == std::string::npos);
   // With one image the statistics stay as they began, and with some they move.
   const auto variance = [&](const std::string& mini) {
     return read_safetensors(shop / ("run" + mini + "/1.1.safetensors")).tensors.at("bn.runningVar").values;
