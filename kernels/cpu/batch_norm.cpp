@@ -47,13 +47,13 @@ void strip_moments(const Strip& s, const T* src, Moments<Doubles>& m) {
   m.count = static_cast<double>(s.rows);
 }
 
-/// The moments of a piece's channels, in the first lanes of the result.
-using ChannelMoments = std::array<Moments<double>, kLanes>;
-template <class T>
-ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_t block, const T* src) {
-  Moments<Doubles> whole, rest;  // of whole strips and of those with `rest_lanes` lanes
+/// The moments of the lanes of a block: those of whole strips, and those of strips with `rest_lanes` lanes.
+struct BlockMoments {
+  Moments<Doubles> whole, rest;
   std::int64_t rest_lanes = 0;
-  cut.for_strips(group, block, [&](const Strip& strip) {
+
+  template <class T>
+  void add(const Strip& strip, const T* src) {
     Moments<Doubles> part;
     strip_moments(strip, src, part);
     if (strip.lanes == kLanes) {
@@ -62,9 +62,15 @@ ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_
       rest.merge(part);
       rest_lanes = strip.lanes;
     }
-  });
-  // Lanes j, j + period, ... are the same channel.
-  const std::int64_t period = cut.block_channels();
+  }
+};
+
+/// The moments of a block's channels, in the first lanes of the result.
+using ChannelMoments = std::array<Moments<double>, kLanes>;
+/// Merges the lanes j, j + period, ..., which are the same channel.
+ChannelMoments channel_moments(const BlockMoments& block, std::int64_t period) {
+  Moments<Doubles> whole = block.whole;
+  const Moments<Doubles>& rest = block.rest;
   for (std::int64_t half = kLanes / 2; half >= period; half /= 2) {
     for (std::int64_t j = 0; j < half; ++j) {
       const double delta = whole.mean[j + half] - whole.mean[j];
@@ -76,7 +82,7 @@ ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_
   ChannelMoments channels;
   for (std::int64_t j = 0; j < period; ++j)
     channels[static_cast<std::size_t>(j)] = {whole.count, whole.mean[j], whole.squares[j]};
-  for (std::int64_t j = 0; j < rest_lanes; ++j)
+  for (std::int64_t j = 0; j < block.rest_lanes; ++j)
     channels[static_cast<std::size_t>(j % period)].merge({rest.count, rest.mean[j], rest.squares[j]});
   return channels;
 }
@@ -88,12 +94,19 @@ void moments(const ActivationView& view, const T* src, float* mean, float* varia
   const std::int64_t channels = cut.channels();
   std::vector<double> means(static_cast<std::size_t>(cut.groups() * channels));
   std::vector<double> squares(means.size());
-  cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-    const ChannelMoments piece = piece_moments(cut, group, block, src);
-    for (std::int64_t j = 0; j < cut.block_channels(); ++j) {
-      const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
-      means[at] = piece[static_cast<std::size_t>(j)].mean;
-      squares[at] = piece[static_cast<std::size_t>(j)].squares;
+  cut.for_ranges([&](std::int64_t group, std::int64_t first, std::int64_t end) {
+    std::vector<BlockMoments> blocks(static_cast<std::size_t>(end - first));
+    cut.for_strips(group, first, end, [&](std::int64_t block, const Strip& strip) {
+      blocks[static_cast<std::size_t>(block - first)].add(strip, src);
+    });
+    for (std::int64_t block = first; block < end; ++block) {
+      const ChannelMoments all =
+          channel_moments(blocks[static_cast<std::size_t>(block - first)], cut.block_channels());
+      for (std::int64_t j = 0; j < cut.block_channels(); ++j) {
+        const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
+        means[at] = all[static_cast<std::size_t>(j)].mean;
+        squares[at] = all[static_cast<std::size_t>(j)].squares;
+      }
     }
   });
   merge_moments(
@@ -201,12 +214,15 @@ GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, cons
   GradientSums parts;
   parts.dy.resize(static_cast<std::size_t>(std::max<std::int64_t>(cut.groups(), 1) * channels));
   parts.dy_x.resize(parts.dy.size());
-  cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-    Floats center;
-    cut.spread(mean, block, center);
-    const auto gradient = gradient_of(block);
-    Doubles dy{}, dy_x{};
-    cut.for_strips(group, block, [&](const Strip& strip) {
+  struct LaneSums {
+    Doubles dy, dy_x;
+  };
+  cut.for_ranges([&](std::int64_t group, std::int64_t first, std::int64_t end) {
+    std::vector<LaneSums> blocks(static_cast<std::size_t>(end - first));
+    cut.for_strips(group, first, end, [&](std::int64_t block, const Strip& strip) {
+      Floats center;
+      cut.spread(mean, block, center);
+      const auto gradient = gradient_of(block);
       Sums total;
       reduce_rows(
           strip,
@@ -232,13 +248,17 @@ GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, cons
             sums.b += d * (x - center);
           },
           total);
-      dy += to_doubles(total.a);
-      dy_x += to_doubles(total.b);
+      LaneSums& sums = blocks[static_cast<std::size_t>(block - first)];
+      sums.dy += to_doubles(total.a);
+      sums.dy_x += to_doubles(total.b);
     });
-    for (std::int64_t j = 0; j < kLanes; ++j) {
-      const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
-      parts.dy[at] += dy[j];
-      parts.dy_x[at] += dy_x[j];
+    for (std::int64_t block = first; block < end; ++block) {
+      const LaneSums& sums = blocks[static_cast<std::size_t>(block - first)];
+      for (std::int64_t j = 0; j < kLanes; ++j) {
+        const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
+        parts.dy[at] += sums.dy[j];
+        parts.dy_x[at] += sums.dy_x[j];
+      }
     }
   });
   for (std::int64_t i = channels; i < cut.groups() * channels; ++i) {
@@ -317,7 +337,7 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
         const auto normalise = [&]<class T>(const T* src, const T* addend, T* dst, auto functor, auto adds) {
           cut.for_pieces([&](std::int64_t group, std::int64_t block) {
             const Normalisation normalised = all.of(block);
-            cut.for_strips(group, block, [&](const Strip& strip) {
+            cut.for_strips(group, block, block + 1, [&](std::int64_t, const Strip& strip) {
               for_rows(strip, [=](std::int64_t at, auto lanes) {
                 Floats x;
                 load_lanes(src + at, lanes, x);
@@ -411,7 +431,7 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
             Floats offset, drag;
             cut.spread(offsets, block, offset);
             cut.spread(drags, block, drag);
-            cut.for_strips(group, block, [&](const Strip& strip) {
+            cut.for_strips(group, block, block + 1, [&](std::int64_t, const Strip& strip) {
               for_rows(strip, [=](std::int64_t at, auto lanes) {
                 Floats x, dy;
                 load_lanes(src + at, lanes, x);

@@ -50,13 +50,14 @@ class DepthwiseGradients : public PreparedOp {
     float* const sums = as<float>(workspace);  // [block][part][tap, and the bias][map]
     float* const weights = as<float>(pointers[2]);
     float* const biases = bias_ ? as<float>(pointers[3]) : nullptr;
+    const std::int64_t ranges = ranges_of_blocks(parts_, blocks_);
 #pragma omp parallel
     {
       Band band(lines(band_), -pad_, width_);
 #pragma omp for collapse(2) schedule(static)
-      for (std::int64_t block = 0; block < blocks_; ++block)
-        for (std::int64_t part = 0; part < parts_; ++part)
-          sum_part(src, dst, block, part, band, sums + (block * parts_ + part) * kSums);
+      for (std::int64_t part = 0; part < parts_; ++part)
+        for (std::int64_t range = 0; range < ranges; ++range)
+          sum_part(src, dst, part, blocks_ * range / ranges, blocks_ * (range + 1) / ranges, band, sums);
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks_; ++block)
         add_parts(sums + block * parts_ * kSums, block, weights + block * kTaps * kMaps, biases);
@@ -75,20 +76,25 @@ class DepthwiseGradients : public PreparedOp {
     return std::clamp<std::int64_t>((most - Filter) / stride_ + 1, 1, g_.oh);
   }
 
-  /// Sums, for all taps and the bias, the products over the images of a part.
-  void sum_part(const T* src, const T* dst, std::int64_t block, std::int64_t part, Band& band,
-                float* sums) const {
-    std::fill_n(sums, kSums, 0.0F);
-    for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n) {
-      const T* const image = src + (n * blocks_ + block) * g_.h * g_.w * kMaps;
-      const T* const differences = dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps;
-      for (std::int64_t y = 0; y < g_.oh; y += band_) {
-        const std::int64_t rows = std::min(band_, g_.oh - y);
-        band.fill(image, g_.h, g_.w, y * stride_ - pad_, lines(rows));
-        sum_band<0>(band.data(), differences + y * g_.ow * kMaps, rows, sums);
-      }
-      if (bias_) sum_bias(differences, sums + kTaps * kMaps);
+  /// Sums, for all taps and the biases of blocks [first, end), the products over the images of a part.
+  void sum_part(const T* src, const T* dst, std::int64_t part, std::int64_t first, std::int64_t end,
+                Band& band, float* all_sums) const {
+    const auto sums_of = [&](std::int64_t block) { return all_sums + (block * parts_ + part) * kSums; };
+    for (std::int64_t block = first; block < end; ++block) std::fill_n(sums_of(block), kSums, 0.0F);
+    for (std::int64_t n = first_image(part); n < first_image(part + 1); ++n)
+      for (std::int64_t block = first; block < end; ++block)
+        sum_image(src + (n * blocks_ + block) * g_.h * g_.w * kMaps,
+                  dst + (n * blocks_ + block) * g_.oh * g_.ow * kMaps, band, sums_of(block));
+  }
+
+  /// Adds the products of a block of maps of an image.
+  void sum_image(const T* image, const T* differences, Band& band, float* sums) const {
+    for (std::int64_t y = 0; y < g_.oh; y += band_) {
+      const std::int64_t rows = std::min(band_, g_.oh - y);
+      band.fill(image, g_.h, g_.w, y * stride_ - pad_, lines(rows));
+      sum_band<0>(band.data(), differences + y * g_.ow * kMaps, rows, sums);
     }
+    if (bias_) sum_bias(differences, sums + kTaps * kMaps);
   }
 
   template <class Stored>

@@ -2,9 +2,12 @@
 // threads.
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "kernels/arguments.h"
@@ -83,6 +86,14 @@ void for_pieces(std::int64_t count, const Body& body) {
 #pragma omp parallel for schedule(static) if (count >= kParallelElements)
   for (std::int64_t i = 0; i < pieces; ++i)
     body(i * kPieceElements, std::min(count, (i + 1) * kPieceElements));
+}
+
+/// Returns into how many ranges of neighbours the blocks of each of `groups` groups of images are divided, so
+/// that there are equally many ranges for each thread. Ranges are as long as they can be, because processors
+/// fetch long runs of memory ahead, but not short ones.
+inline std::int64_t ranges_of_blocks(std::int64_t groups, std::int64_t blocks) {
+  const std::int64_t threads = omp_get_max_threads();
+  return std::min(blocks, threads / std::gcd(groups, threads));
 }
 
 /// Zeroes the padding behind the last channel in pixels [begin, end) of image `n`.

@@ -43,6 +43,7 @@ class Cutting {
 
   /// Copies the values of a block's channels to the block's lanes. `per_channel` has channels() values.
   void spread(const std::vector<float>& per_channel, std::int64_t block, Floats& lanes) const {
+    if (block_ == kLanes) return load_lanes(per_channel.data() + block * kLanes, AllLanes<kLanes>{}, lanes);
     for (std::int64_t j = 0; j < kLanes; ++j)
       lanes.set(j, per_channel[static_cast<std::size_t>(channel(block, j))]);
   }
@@ -55,23 +56,37 @@ class Cutting {
       for (std::int64_t block = 0; block < blocks_; ++block) body(group, block);
   }
 
-  /// Calls body(strip) for the strips of a piece.
+  /// Calls body(group, first, end) for all ranges [first, end) of blocks of all groups, in parallel.
   template <class Body>
-  void for_strips(std::int64_t group, std::int64_t block, const Body& body) const {
-    const std::int64_t first = group * images_;
+  void for_ranges(const Body& body) const {
+    const std::int64_t ranges = ranges_of_blocks(groups_, blocks_);
+#pragma omp parallel for collapse(2) schedule(static) if (view_.size() >= kParallelElements)
+    for (std::int64_t group = 0; group < groups_; ++group)
+      for (std::int64_t range = 0; range < ranges; ++range)
+        body(group, blocks_ * range / ranges, blocks_ * (range + 1) / ranges);
+  }
+
+  /// Calls body(block, strip) for the strips of a group in blocks [first, end), in the order of memory.
+  template <class Body>
+  void for_strips(std::int64_t group, std::int64_t first, std::int64_t end, const Body& body) const {
+    const std::int64_t image = group * images_;
     if (columns_) {
-      const std::int64_t column = block * kLanes;
-      body(Strip{first * view_.padded_c + column, last(group) - first, view_.padded_c,
-                 std::min<std::int64_t>(kLanes, view_.padded_c - column)});
+      for (std::int64_t block = first; block < end; ++block) {
+        const std::int64_t column = block * kLanes;
+        body(block, Strip{image * view_.padded_c + column, last(group) - image, view_.padded_c,
+                          std::min<std::int64_t>(kLanes, view_.padded_c - column)});
+      }
       return;
     }
     const std::int64_t plane = view_.spatial * view_.block;
     const std::int64_t rows = plane / kLanes, rest = plane % kLanes;
-    for (std::int64_t n = first; n < last(group); ++n) {
-      const std::int64_t offset = (n * blocks_ + block) * plane;
-      for (std::int64_t row = 0; row < rows; row += kRows)
-        body(Strip{offset + row * kLanes, std::min(kRows, rows - row), kLanes, kLanes});
-      if (rest > 0) body(Strip{offset + rows * kLanes, 1, kLanes, rest});
+    for (std::int64_t n = image; n < last(group); ++n) {
+      for (std::int64_t block = first; block < end; ++block) {
+        const std::int64_t offset = (n * blocks_ + block) * plane;
+        for (std::int64_t row = 0; row < rows; row += kRows)
+          body(block, Strip{offset + row * kLanes, std::min(kRows, rows - row), kLanes, kLanes});
+        if (rest > 0) body(block, Strip{offset + rows * kLanes, 1, kLanes, rest});
+      }
     }
   }
 

@@ -105,6 +105,10 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(2, 6, 5, 7, 4, 1, 1, 0, 2),
       conv(2, 8, 5, 7, 4, 1, 2),     // not all pixels
       conv(2, 5, 4, 4, 3, 1, 1, 1),  // a border of windows without pixels
+      // Single pixels of whole blocks of maps, in more images than are summed together.
+      conv(9, 16, 12, 11, 40, 1),
+      conv(3, 8, 17, 19, 8, 1),      // more pixels than stay in the first-level cache
+      conv(2, 256, 12, 11, 520, 1),  // filters whose gradients are not summed in parts
       // Borders.
       conv(2, 3, 32, 32, 16, 11, 4),             // the last window hangs over by 3, as AlexNet's on 224
       conv(2, 16, 10, 9, 16, 3, 4),              // overhang of 1 and 2
