@@ -57,6 +57,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   if (command == nullptr) {
     std::vector<std::string> names;
     for (const convnet::Command& known : convnet::commands()) names.emplace_back(known.name);
+    if (const std::string task = convnet::task_help(name); !task.empty())
+      throw convnet::InputError("unknown command '" + name + "'; " + task);
     std::string otherwise = "the commands are " + convnet::join(names);
     if (std::error_code none; std::filesystem::exists(name, none))
       otherwise = "to train on a data set, type: convnet train " + convnet::shell_word(name) + " ...";

@@ -41,8 +41,8 @@ struct OpForm {
 /// The precision of convolutions and matrix products; sums are always fp32. tf32: numbers are stored as fp32,
 /// but only 10 bits of the mantissa of factors count. bf16: factors are bf16, and activations and their
 /// gradients are stored as bf16 if the operations that read them support it. Weights, increments, statistics
-/// and costs stay fp32. So do gradients of weights, unless a library only makes bf16 ones (cuDNN); each is
-/// then rounded once.
+/// and costs stay fp32. So do gradients of weights, except for those of convolutions on GPUs, each of which
+/// is rounded once.
 enum class Precision { fp32, tf32, bf16 };
 const char* to_string(Precision precision);
 

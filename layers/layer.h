@@ -228,6 +228,11 @@ std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& defini
 Neuron parse_neuron(const std::string& text);
 /// Makes a neuron layer above `input`, for `neuron=`.
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
+/// A neuron, for help.
+struct NeuronDoc {
+  std::string name, usage, formula;  ///< "tanh", "tanh[a,b]", "a*tanh(b*x)"
+};
+std::vector<NeuronDoc> neuron_docs();
 /// Returns the known neurons: "relu, tanh[a,b], ...".
 std::string known_neurons();
 /// Makes a layer that concatenates the features of all inputs. Maps of one size stay maps; anything else

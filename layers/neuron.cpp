@@ -41,9 +41,8 @@ const char* brackets(int parameters) { return parameters == 2 ? "[a,b]" : parame
 
 std::string formulas() {
   std::string all;
-  for (const Known& k : kKnown)
-    all += (all.empty() ? "" : "; ") + std::string(neuron_name(k.kind)) + brackets(k.parameters) + " " +
-           k.formula;
+  for (const NeuronDoc& neuron : neuron_docs())
+    all += (all.empty() ? "" : "; ") + neuron.usage + " " + neuron.formula;
   return all;
 }
 
@@ -130,9 +129,18 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
 
 }  // namespace
 
+std::vector<NeuronDoc> neuron_docs() {
+  std::vector<NeuronDoc> docs;
+  for (const Known& k : kKnown) {
+    const std::string name = neuron_name(k.kind);
+    docs.push_back({name, name + brackets(k.parameters), k.formula});
+  }
+  return docs;
+}
+
 std::string known_neurons() {
   std::vector<std::string> names;
-  for (const Known& k : kKnown) names.push_back(std::string(neuron_name(k.kind)) + brackets(k.parameters));
+  for (const NeuronDoc& neuron : neuron_docs()) names.push_back(neuron.usage);
   return join(names);
 }
 

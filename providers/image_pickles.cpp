@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/pickle.h"
@@ -250,6 +251,12 @@ class ImagePickles final : public ImageSource {
       rule_.offset = offset->integer("label_offset");
       if (std::abs(static_cast<double>(rule_.offset)) > 1e9)
         offset->fail(fmt::format("a label_offset of {}", rule_.offset));
+    }
+    if (const auto kind = meta.find("label_kind")) {
+      const std::string_view text = kind->string("label_kind");
+      info_.has_tags = text == kMetaTags;
+      if (!info_.has_tags && text != kMetaClasses)
+        kind->fail(fmt::format("a label_kind of {}; it is {} or {}", excerpt(text), kMetaClasses, kMetaTags));
     }
     const auto size = meta.find("batch_size");
     batch_size_ = (size ? *size : meta.at("num_cases_per_batch")).integer("batch_size");

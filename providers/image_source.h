@@ -85,6 +85,9 @@ class ImageSource {
   ImageSetInfo info_;
 };
 
+/// The values of label_kind in batches.meta. Without the key, labels are classes.
+inline constexpr const char *kMetaClasses = "classes", *kMetaTags = "tags";
+
 /// Number of images in the batches of data sets whose files do not define batches.
 constexpr std::int64_t dealt_batch_images = 1024;
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -19,6 +20,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {
@@ -311,10 +313,13 @@ void check_file_writable(const std::string& path, const std::string& what) {
     check_access(path, what, path);
     return;
   }
-  const fs::path folder = fs::path(follow_links(path)).parent_path();
+  const fs::path parent = fs::path(follow_links(path)).parent_path();
+  const fs::path folder = parent.empty() ? "." : parent;
   check_folder_writable(folder.string(), what);
-  // If the folder exists, only writing to it shows whether it is possible.
-  if (!fs::is_directory(folder.empty() ? "." : folder, ignored)) return;
+  if (!fs::exists(folder, ignored))
+    throw InputError(fmt::format("{}: no such folder; {} {}; a folder is made by mkdir -p {}",
+                                 folder.string(), what, path, shell_word(folder.string())));
+  // Only writing to the folder shows whether it is possible.
   try {
     OutputFile{path};
   } catch (const RunError& e) {
@@ -324,7 +329,7 @@ void check_file_writable(const std::string& path, const std::string& what) {
 
 void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [option, path, what, begins, is_of_kind] = outputs[i];
+    const auto& [option, path, what, begins, is_of_kind, made_folders] = outputs[i];
     if (path.empty()) continue;
     std::error_code none;
     // Pipes and devices are not replaced.
@@ -340,9 +345,18 @@ void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<s
     const bool has_other_contents =
         is_of_kind != nullptr && fs::exists(path, none) && !fs::is_directory(path, none) && !is_of_kind(path);
     if ((replaced && is_of_other_kind(path, begins)) || has_other_contents)
-      throw InputError(option + " " + path +
-                       ": there is another kind of file of that name; remove it or name another file");
-    check_file_writable(path, what);
+      throw InputError(
+          option + " " + path +
+          ": there is another kind of file of that name, or one of another program; remove it or name "
+          "another file");
+    const std::string folder = fs::path(path).parent_path().string();
+    const bool is_made = std::ranges::any_of(made_folders, [&](const std::string& made) {
+      return !made.empty() && !folder.empty() && same_place(made, folder);
+    });
+    if (is_made && !fs::exists(folder, none))
+      check_folder_writable(folder, what);
+    else
+      check_file_writable(path, what);
   }
 }
 
@@ -366,7 +380,5 @@ void make_folders(const std::string& path) {
   if (error && !fs::is_directory(path, ignored))
     throw RunError(path + ": cannot be made: " + error.message());
 }
-
-void make_folders_of(const std::string& file) { make_folders(fs::path(file).parent_path().string()); }
 
 }  // namespace convnet

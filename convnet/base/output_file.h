@@ -65,8 +65,8 @@ void sync_parent_folder(const std::string& path);
 /// "checkpoints are to be saved in". Makes nothing.
 void check_folder_writable(const std::string& path, const std::string& what);
 
-/// Throws InputError if `path` is a folder, or if an OutputFile could not be written there; the folders above
-/// it may be missing. `what` is as in check_folder_writable(). Makes nothing.
+/// Throws InputError if `path` is a folder, if the folder above it is missing, or if an OutputFile could not
+/// be written there. `what` is as in check_folder_writable(). Makes nothing.
 void check_file_writable(const std::string& path, const std::string& what);
 
 /// A file that an option names.
@@ -80,6 +80,8 @@ struct OutputOption {
   /// A test for kinds of files that cannot be told by their first bytes: it returns whether the file at
   /// `path` may be replaced. Null: `begins` decides.
   bool (*is_of_kind)(const std::string& path) = nullptr;
+  /// Folders that the command makes before it writes the file; they may be missing. "" stands for none.
+  std::vector<std::string> made_folders = {};
 };
 
 /// Throws InputError if an output cannot be written, if two options name the same one, if it would replace a
@@ -93,8 +95,5 @@ std::string make_numbered_folder(const std::string& name);
 
 /// Makes a folder and its missing parents; "" is the current folder. Throws RunError.
 void make_folders(const std::string& path);
-
-/// Makes the missing folders above a file. Throws RunError.
-void make_folders_of(const std::string& file);
 
 }  // namespace convnet

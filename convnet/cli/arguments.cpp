@@ -39,9 +39,10 @@ std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
   if (named.size() != 1 || !(is_folder(named[0]) || is_tar(named[0])) || holds_checkpoints(named[0]))
     return args;
   const OptionTexts given = parse_command_line(taken, options);
-  if (given.contains("data-path") || given.contains("load-file")) return args;
+  if (given.contains("data-path")) return args;
   std::vector<std::string> added = {"--data-path", named[0]};
-  if (!given.contains("data-provider"))
+  // A checkpoint has its provider, with the options of that.
+  if (!given.contains("data-provider") && !given.contains("load-file"))
     added.insert(added.begin(), {"--data-provider", provider_of(named[0], given.contains("labels"))});
   std::vector<std::string> shown;
   for (const std::string& word : added) shown.push_back(shell_word(word));

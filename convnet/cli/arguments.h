@@ -8,8 +8,9 @@
 
 namespace convnet {
 
-/// Returns the arguments of a command with --data-provider and --data-path in place of a folder or tar that
-/// they name without an option ("convnet train photos"), and says so on stderr. If there is no such word, or
+/// Returns the arguments of a command with --data-provider and --data-path, or beside --load-file with
+/// --data-path alone, in place of a folder or tar that they name without an option ("convnet train photos"),
+/// and says so on stderr. If there is no such word, or
 /// --data-path is given, too, they stay as they are. Throws InputError if the folder holds the checkpoints of
 /// a run, or if several providers can read it.
 std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,

@@ -297,7 +297,6 @@ void bench_command(const std::vector<std::string>& args) {
   if (!options.report.profile.empty()) {
     ChromeTrace trace;
     for (const TaskTimes& times : m.timeline) trace.add_step(plan, net->graph(), times);
-    make_folders_of(options.report.profile);
     trace.write(options.report.profile);
   }
   nlohmann::json report = bench_json(net->graph(), plan, m, mini);

@@ -61,9 +61,11 @@ const std::vector<Command>& commands() {
        nets_command_options, "convnet nets", InProcesses::first, plain<nets_command>},
       {"layers", "[TYPE | --markdown]", "Lists the layer types, or the keys of one.", Operands::layer_types,
        nullptr, "", InProcesses::first, plain<layers_command>},
-      {"help", "[COMMAND | TYPE | --man]",
-       "Describes a command or a layer type, or prints the man page (groff).", Operands::topics, nullptr, "",
-       InProcesses::first, plain<help_command>},
+      {"help", "[WORD | --man]",
+       "Describes a command, a layer type, a key, a neuron, an option, a net or `schedule`, or prints the "
+       "man "
+       "page (groff).",
+       Operands::topics, nullptr, "", InProcesses::first, plain<help_command>},
       {"completion", "bash|zsh|fish", "Prints the completion script of a shell.", Operands::shells, nullptr,
        "", InProcesses::first, plain<completion_command>},
   };

@@ -63,7 +63,8 @@ void nets_command(const std::vector<std::string>& args);
 /// of docs/layers.md (`convnet layers --markdown`).
 void layers_command(const std::vector<std::string>& args);
 
-/// Prints the help of a command or layer type, an overview, or the man page (`convnet help --man`).
+/// Prints the help of a word (a command, a layer type or a topic of topic_help()), an overview, or the man
+/// page (`convnet help --man`).
 void help_command(const std::vector<std::string>& args);
 /// Prints the completion script of a shell.
 void completion_command(const std::vector<std::string>& args);

@@ -38,7 +38,7 @@ std::string operand_words(const Command& command) {
   for (const LayerType& type : layer_types()) types += " " + type.name;
   switch (command.operands) {
     case Operands::layer_types: return "--markdown" + types;
-    case Operands::topics: return "--man " + command_names() + types;
+    case Operands::topics: return "--man " + command_names() + types + " schedule";
     case Operands::shells: return "bash zsh fish";
     case Operands::none:
     case Operands::files: break;

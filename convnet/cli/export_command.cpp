@@ -93,7 +93,6 @@ void write_model(const std::string& file, const TrainedNet& trained, const Graph
   const Answer usual = usual_answer(trained, graph);
   const auto is_output = [&](const std::string& layer) { return std::ranges::count(outputs, layer) > 0; };
   if (std::ranges::all_of(usual.layers, is_output)) add_classes(model.metadata, usual);
-  make_folders_of(file);
   write_onnx(file, model);
   fmt::print("{}: from {} to {}, {} operators\n", file, ports_text(model.inputs), ports_text(model.outputs),
              model.nodes.size());
@@ -140,7 +139,6 @@ void write_weights(const std::string& file, const TrainedNet& trained, const Gra
   add_classes(metadata, usual_answer(trained, graph));
   weights.file.metadata.insert(metadata.begin(), metadata.end());
   weights.file.metadata["format"] = "pt";  // without it, Hugging Face's libraries refuse the file
-  make_folders_of(file);
   write_safetensors(file, weights.file);
   fmt::print("{}: {} tensors\n", file, weights.file.tensors.size());
   for (const std::string& name : weights.unnamed)

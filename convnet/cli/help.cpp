@@ -67,7 +67,8 @@ bool takes(const Command& command, const std::string& example) {
   return true;
 }
 
-/// Breaks text, which begins in column `column`, at blanks; further lines begin in column `indent`.
+}  // namespace
+
 std::string wrapped(std::string_view text, std::size_t column, std::size_t indent) {
   std::string lines;
   bool first = true;
@@ -88,13 +89,11 @@ std::string wrapped(std::string_view text, std::size_t column, std::size_t inden
   return lines;
 }
 
-std::string entry(const std::string& name, const std::string& meaning, std::size_t indent) {
+std::string help_entry(const std::string& name, const std::string& meaning, std::size_t indent) {
   std::string text = "  " + name;
   text += text.size() + 2 > indent ? "\n" + std::string(indent, ' ') : std::string(indent - text.size(), ' ');
   return text + wrapped(meaning, indent, indent) + "\n";
 }
-
-}  // namespace
 
 std::vector<HelpSection> help_sections(const Command& command) {
   std::vector<HelpSection> sections;
@@ -142,12 +141,14 @@ std::string usage_text() {
   std::string text =
       "convnet trains convolutional networks that are described by two .cfg files.\n\nCommands:\n";
   for (const Command& command : commands())
-    text += entry(wrapped(fmt::format("convnet {} {}", command.name, command.arguments), 2, 12),
-                  command.summary, 8);
+    text += help_entry(wrapped(fmt::format("convnet {} {}", command.name, command.arguments), 2, 12),
+                       command.summary, 8);
   text += "\n" +
           wrapped(
               "The word train may be left out. `convnet COMMAND --help` lists the options of a command; "
-              "`convnet help TYPE` describes a layer type; `convnet --version` says what was built.",
+              "`convnet help WORD` describes a layer type, one of its keys, a neuron, an option, a net or "
+              "`schedule`; "
+              "`convnet --version` says what was built.",
               0, 0) +
           "\n";
   return text + "Exit codes: " + std::string(kExitCodes) + "\n";
@@ -161,7 +162,8 @@ std::string command_help(const Command& command) {
   for (const HelpSection& section : sections) {
     text += "\n" + section.title + ":\n";
     for (const OptionSpec* spec : section.options)
-      text += entry("--" + spec->param.key + " " + value_form(spec->param), option_meaning(spec->param), 28);
+      text +=
+          help_entry("--" + spec->param.key + " " + value_form(spec->param), option_meaning(spec->param), 28);
     text += "  Examples:\n";
     for (const std::string& example : section.examples) text += "    " + wrapped(example, 4, 8) + "\n";
   }
@@ -173,7 +175,7 @@ std::string command_help(const Command& command) {
 }
 
 void help_command(const std::vector<std::string>& args) {
-  if (args.size() > 1) throw InputError("usage: convnet help [COMMAND | TYPE | --man]");
+  if (args.size() > 1) throw InputError("usage: convnet help [WORD | --man]");
   if (args.empty()) {
     fmt::print("{}", usage_text());
   } else if (args[0] == "--man") {
@@ -182,12 +184,17 @@ void help_command(const std::vector<std::string>& args) {
     fmt::print("{}", command_help(*command));
   } else if (find_layer_type(args[0]) != nullptr) {
     layers_command(args);
+  } else if (const std::string text = topic_help(args[0]); !text.empty()) {
+    fmt::print("{}", text);
   } else {
-    std::vector<std::string> names;
-    for (const Command& known : commands()) names.emplace_back(known.name);
-    for (const LayerType& type : layer_types()) names.push_back(type.name);
-    throw InputError("there is no command or layer type '" + args[0] + "'" +
-                     did_you_mean(args[0], names, "known: " + join(names)));
+    const std::string word = args[0].substr(std::min(args[0].find_first_not_of('-'), args[0].size()));
+    throw InputError(fmt::format(
+        "there is no command, layer type, key, option, neuron, schedule or net '{}'{}", args[0],
+        did_you_mean(
+            word, help_words(),
+            "convnet help lists the commands, convnet layers the layer types, convnet nets the nets, and "
+            "convnet train --help the options of training",
+            typing_edits(word))));
   }
 }
 

@@ -33,6 +33,20 @@ std::string option_meaning(const ParamSpec& spec);
 /// Returns what a command does with options that only training uses; "" if it does not accept them.
 std::string left_aside_text(const Command& command);
 
+/// Breaks text, which begins in column `column`, at blanks; further lines begin in column `indent`.
+std::string wrapped(std::string_view text, std::size_t column, std::size_t indent);
+/// Returns lines with a name, and from column `indent` on its meaning.
+std::string help_entry(const std::string& name, const std::string& meaning, std::size_t indent);
+
+/// Returns all that `convnet help WORD` says of a word that is no command or layer type: options (also with
+/// their dashes), keys of layers, neurons, schedules, nets, groups of layer types ("cost") and tasks. ""
+/// if it is none of these.
+std::string topic_help(const std::string& word);
+/// Returns the options for what other programs have a command for, as "test" or "resume"; "" for other words.
+std::string task_help(const std::string& word);
+/// Returns the words that `convnet help` knows, for suggestions.
+std::vector<std::string> help_words();
+
 /// Returns an overview of all commands.
 std::string usage_text();
 /// Returns the help of a command, wrapped to 96 columns.

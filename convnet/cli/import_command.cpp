@@ -108,6 +108,34 @@ void check_folder(const std::string& folder) {
   check_folder_writable(folder, "the checkpoint is to be written to");
 }
 
+/// Throws InputError if the file exists with another text than that of this import and of the last one, whose
+/// checkpoint has it: then the user has edited it.
+void check_unedited(const char* option, const std::string& file, const std::string& text,
+                    const std::string& last_text) {
+  std::error_code none;
+  if (!fs::is_regular_file(file, none) || fs::file_size(file, none) == 0) return;
+  const std::string there = read_whole_file(file);
+  if (there == text || (!last_text.empty() && there == last_text)) return;
+  throw InputError(
+      fmt::format("{} {}: has been edited since it was imported, or another import made it; remove it, or "
+                  "keep it and name "
+                  "another file with {}",
+                  option, file, option));
+}
+
+/// Throws InputError if an import would replace a net or parameters that the user has edited.
+void check_unedited(const ImportCommandOptions& asked, const NetText& text) {
+  Checkpoint last;
+  if (newest_checkpoint(asked.checkpoint)) {
+    try {
+      last = read_checkpoint(asked.checkpoint);
+    } catch (const InputError&) {  // a damaged one is replaced, and says nothing about the files
+    }
+  }
+  check_unedited("--layer-def", asked.definition, text.definition, last.definition_text);
+  check_unedited("--layer-params", asked.parameters, text.parameters, last.parameters_text);
+}
+
 const char* text_of(PixelForm form) {
   switch (form) {
     case PixelForm::unit: return "0 to 1";
@@ -213,12 +241,11 @@ void import_command(const std::vector<std::string>& args) {
     check_folder(asked.checkpoint);
     model = import_model(source, how);
   }
+  check_unedited(asked, model.text);
   Checkpoint checkpoint = checkpoint_of(model, asked.definition, asked.parameters);
   for (const auto& [file, text] : {std::pair{asked.definition, model.text.definition},
-                                   std::pair{asked.parameters, model.text.parameters}}) {
-    make_folders_of(file);
+                                   std::pair{asked.parameters, model.text.parameters}})
     write_whole_file(file, text);
-  }
   constexpr int kAll = 1 << 20;
   write_checkpoint(asked.checkpoint, checkpoint, kAll);
   print_summary(model, asked, checkpoint.file, count_layers(model.text.definition));

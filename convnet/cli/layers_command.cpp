@@ -1,8 +1,11 @@
 // `convnet layers`: help and documentation from the layer declarations.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "convnet/base/error.h"
 #include "convnet/cli/commands.h"
+#include "convnet/config/schedule.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -35,6 +38,9 @@ std::string describe_type(const LayerType& type) {
   for (const ParamSpec& spec : type.params)
     text += fmt::format("{:<22} {:<11} {:<10} {}: {}\n", keys_of(spec), file_of(spec.file), default_of(spec),
                         describe_values(spec), spec.doc);
+  if (std::any_of(type.params.begin(), type.params.end(),
+                  [](const ParamSpec& spec) { return spec.type.starts_with("schedule"); }))
+    text += fmt::format("\nA schedule is a number, or {}.\n", kScheduleSyntax);
   text += "\nkeys of every layer: ";
   for (const ParamSpec& spec : common_params())
     text += (&spec == &common_params().front() ? "" : ", ") + spec.key;
@@ -49,6 +55,23 @@ void markdown_table(std::string& text, const std::vector<ParamSpec>& params) {
   text += "\n";
 }
 
+std::string schedules_markdown() {
+  std::string text =
+      "## Schedules\n\n"
+      "A schedule is a number, or one of these, with `;` between arguments. p grows from 0 to 1 over the "
+      "run.\n\n"
+      "| schedule | rate | may also have |\n|---|---|---|\n";
+  for (const ScheduleForm& form : schedule_forms())
+    text += fmt::format("| `{}` | {} | {} |\n", form.usage(), form.rate, join(form.optional));
+  text += "\n| argument | meaning |\n|---|---|\n";
+  for (const ScheduleArgument& argument : schedule_arguments())
+    text += fmt::format("| `{}={}` | {} |\n", argument.name, argument.value, argument.doc);
+  return text +
+         "\np and epochs grow with each batch of the data set. Names of schedules and of their arguments may "
+         "be "
+         "written in any case.\n\n";
+}
+
 }  // namespace
 
 std::string layers_markdown() {
@@ -58,21 +81,14 @@ std::string layers_markdown() {
       "a test keeps it in step.\n\n"
       "Images are (C,H,W), channel-major. \"per input\" keys take one value, or a comma list with "
       "one value per input.\n\n"
-      "A schedule is a number, or one of these of the progress p in [0,1] of training: `const[base=b]`; "
-      "`linear[base=b;tgtFactor=f]`, b(1-p) + (b/f)p; `exp[base=b;tgtFactor=f]`, b f^(-p); "
-      "`dexp[base=b;tgtFactor=f;numSteps=n]`, n equal steps from b down to b/f; `cosine[base=b]`, "
-      "b(1 + cos(pi p))/2; `poly[base=b;power=k]`, b(1-p)^k; `step[base=b;at=30,60;factor=f]`, b times f "
-      "once for every entry of `at` that training has passed (f is 0.1 if not given). With `tgtFactor=f` "
-      "cosine and poly end at b/f instead of 0. linear, cosine, poly and step take `warmup=w`: the rate "
-      "is multiplied by the part of w that is done, until it is 1. `at` and `warmup` count epochs, or "
-      "with `unit=minibatches` minibatches. p and epochs grow with each batch of the data set. A base of "
-      "0 freezes the matrix. Names of schedules and of their arguments may be written in any case.\n\n"
+      "[Schedules](#schedules) are numbers, or functions of the progress of training.\n\n"
       "[cfg.md](cfg.md) describes the syntax of the files, `[DEFAULT]`, and what happens to "
       "unknown keys.\n\n"
       "`neuron=` and `dropout=` make layers of their own above the layer, `<layer>_dropout` and "
       "`<layer>_neuron`; where the file has a layer of such a name, `.1` (or `.2`, …) is added to it.\n\n"
       "## Keys of every layer\n\n";
   markdown_table(text, common_params());
+  text += schedules_markdown();
   for (const LayerType& type : layer_types()) {
     text += fmt::format("## {}\n\n{}\n\n{}\n\n", type.name, type.doc, type.formula);
     if (!type.params.empty()) markdown_table(text, type.params);

@@ -158,8 +158,10 @@ void make_data_command(const std::vector<std::string>& args) {
   if (images.kind == LabelKind::numbers)
     throw InputError(
         options.data.labels +
-        ": holds numbers, and cuda-convnet2's batches have classes; provider image trains on the "
-        "photos themselves");
+        ": holds numbers, and cuda-convnet2's batches have classes or tags; training reads the photos "
+        "themselves: convnet train " +
+        shell_word(options.src) + " --labels " + shell_word(options.data.labels) +
+        " --cache-images FOLDER decodes and scales each only once");
   MakeDataOptions make;
   make.held_out = options.hold_out && hold_out(images, options.src);
   for (const std::string& warning :

@@ -122,7 +122,6 @@ NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCo
 
 /// Writes both files or none.
 void write_files(const PlaceCommandOptions& options, const std::string& layers, const std::string& learning) {
-  for (const std::string& out : {options.out, options.out_params}) make_folders_of(out);
   OutputFile definition(options.out), parameters(options.out_params);
   definition.write(layers);
   parameters.write(learning);
@@ -206,6 +205,8 @@ void place_command(const std::vector<std::string>& args) {
   if (options.devices.device == DeviceKind::automatic && predictor.describes_gpus())
     options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
+  if (const std::string warning = predictor.too_many_devices(options.devices.gpus().size()); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
   Diagnostics diagnostics;
   options.data.hold_out = true;  // as in training without ranges of batches
   const auto provider = open_provider(options.data, options.step.seed);

@@ -192,13 +192,13 @@ void plan_command(const std::vector<std::string>& args) {
   options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
   for (const std::string& warning :
-       {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
+       {unused_devices(graph, options.devices), too_many_threads(options.devices.threads),
+        predictor ? predictor->too_many_devices(options.devices.gpus().size()) : ""})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  if (!options.flat.empty()) {
-    make_folders_of(options.flat);
-    write_whole_file(options.flat, flat_text(run.files.definition));
-  }
+  if (!options.flat.empty()) write_whole_file(options.flat, flat_text(run.files.definition));
   const Minibatches rows = minibatches(run, knows_batches);
+  if (const std::string warning = lone_values(graph, rows.train); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
   plan_of_run.views = provider.views();
@@ -216,7 +216,6 @@ void plan_command(const std::vector<std::string>& args) {
     if (!options.trace.empty()) {
       ChromeTrace trace;
       trace.add_step(train, graph, simulation.times);
-      make_folders_of(options.trace);
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {

@@ -159,7 +159,6 @@ void check_used(const OptionTexts& given) {
 }
 
 void write(const std::string& path, const std::string& bytes, const std::string& what) {
-  make_folders_of(path);
   write_whole_file(path, bytes);
   fmt::print("Wrote {}: {}\n", path, what);
 }

@@ -12,33 +12,71 @@
 #include "convnet/config/text.h"
 
 namespace convnet {
-namespace {
 
-struct Form {
-  const char* name;
-  Schedule::Kind kind;
-  std::vector<std::string> required;
-  std::vector<std::string> optional = {};
-
-  std::vector<std::string> arguments() const {
-    std::vector<std::string> all = required;
-    all.insert(all.end(), optional.begin(), optional.end());
-    return all;
-  }
-};
-
-const std::vector<Form>& forms() {
-  static const std::vector<Form> all = {
-      {"const", Schedule::Kind::constant, {"base"}},
-      {"linear", Schedule::Kind::linear, {"base", "tgtFactor"}, {"warmup", "unit"}},
-      {"exp", Schedule::Kind::exponential, {"base", "tgtFactor"}},
-      {"dexp", Schedule::Kind::discrete_exponential, {"base", "tgtFactor", "numSteps"}},
-      {"cosine", Schedule::Kind::cosine, {"base"}, {"tgtFactor", "warmup", "unit"}},
-      {"poly", Schedule::Kind::polynomial, {"base"}, {"power", "tgtFactor", "warmup", "unit"}},
-      {"step", Schedule::Kind::step, {"base", "at"}, {"factor", "warmup", "unit"}},
+const std::vector<ScheduleArgument>& schedule_arguments() {
+  static const std::vector<ScheduleArgument> all = {
+      {"base", "b", "the rate at the beginning, after a warm-up; 0 freezes the matrix"},
+      {"tgtFactor", "f", "the rate ends at b/f"},
+      {"numSteps", "n", "number of equally long steps"},
+      {"power", "k", "exponent; 1 if not given"},
+      {"at", "30,60", "epochs (or minibatches) at which the rate changes, ascending"},
+      {"factor", "g", "factor of the rate at each entry of at; 0.1 if not given"},
+      {"warmup", "w",
+       "length of a warm-up: the rate is multiplied by the part of w that is done, until it is 1"},
+      {"unit", "epochs", "what at and warmup count: epochs, or with unit=minibatches minibatches"},
   };
   return all;
 }
+
+const ScheduleArgument& schedule_argument(const std::string& name) {
+  return *std::find_if(schedule_arguments().begin(), schedule_arguments().end(),
+                       [&](const ScheduleArgument& argument) { return argument.name == name; });
+}
+
+std::vector<std::string> ScheduleForm::arguments() const {
+  std::vector<std::string> all = required;
+  all.insert(all.end(), optional.begin(), optional.end());
+  return all;
+}
+
+std::string ScheduleForm::usage() const {
+  std::vector<std::string> written;
+  for (const std::string& argument : required)
+    written.push_back(argument + "=" + schedule_argument(argument).value);
+  return name + "[" + join(written, ";") + "]";
+}
+
+const std::vector<ScheduleForm>& schedule_forms() {
+  using Kind = Schedule::Kind;
+  static const std::vector<ScheduleForm> all = {
+      {"const", Kind::constant, {"base"}, {}, "b"},
+      {"linear", Kind::linear, {"base", "tgtFactor"}, {"warmup", "unit"}, "b(1-p) + (b/f)p"},
+      {"exp", Kind::exponential, {"base", "tgtFactor"}, {}, "b f^(-p)"},
+      {"dexp",
+       Kind::discrete_exponential,
+       {"base", "tgtFactor", "numSteps"},
+       {},
+       "n equal steps from b down to b/f"},
+      {"cosine",
+       Kind::cosine,
+       {"base"},
+       {"tgtFactor", "warmup", "unit"},
+       "b(1 + cos(pi p))/2, which ends at 0, or with tgtFactor at b/f"},
+      {"poly",
+       Kind::polynomial,
+       {"base"},
+       {"power", "tgtFactor", "warmup", "unit"},
+       "b(1-p)^k, which ends at 0, or with tgtFactor at b/f"},
+      {"step",
+       Kind::step,
+       {"base", "at"},
+       {"factor", "warmup", "unit"},
+       "b times g once for every entry of at that training has passed"},
+  };
+  return all;
+}
+
+namespace {
 
 std::string hint(std::string_view word, const std::vector<std::string>& candidates) {
   return did_you_mean(word, candidates, "", typing_edits(word));
@@ -46,17 +84,23 @@ std::string hint(std::string_view word, const std::vector<std::string>& candidat
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
 
-const Form& find_form(std::string_view name, std::string_view text) {
+const ScheduleForm& find_form(std::string_view name, std::string_view text) {
   std::vector<std::string> names;
-  for (const Form& form : forms()) {
+  for (const ScheduleForm& form : schedule_forms()) {
     if (lower(name) == form.name) return form;
     names.emplace_back(form.name);
   }
-  fail(excerpt(text) + " is neither a number nor one of the schedules " + join(names) + hint(name, names));
+  fail(excerpt(text) + " is neither a number nor one of the schedules " + join(names) + ", " +
+       kScheduleSyntax + hint(name, names));
+}
+
+/// Returns how messages show the required arguments: "exp[base=...;tgtFactor=...]".
+std::string outline(const ScheduleForm& form) {
+  return form.name + "[" + join(form.required, "=...;") + "=...]";
 }
 
 /// The arguments between the brackets, separated by ';'.
-std::map<std::string, std::string> read_arguments(const Form& form, std::string_view body) {
+std::map<std::string, std::string> read_arguments(const ScheduleForm& form, std::string_view body) {
   std::map<std::string, std::string> found;
   while (!body.empty()) {
     const std::size_t end = std::min(body.find(';'), body.size());
@@ -69,14 +113,17 @@ std::map<std::string, std::string> read_arguments(const Form& form, std::string_
     const auto name = std::find_if(known.begin(), known.end(),
                                    [&](const std::string& each) { return lower(each) == lower(written); });
     if (name == known.end())
-      fail(std::string(form.name) + " has no argument " + excerpt(written) + ", it takes " + join(known) +
+      fail(form.name + " has no argument " + excerpt(written) + ", it takes " + join(known) +
            hint(written, known));
-    if (equals == argument.size()) fail(std::string(form.name) + ": '" + *name + "' has no value");
-    if (!found.emplace(*name, trim(argument.substr(equals + 1))).second)
-      fail(std::string(form.name) + ": '" + *name + "' is given twice");
+    if (equals == argument.size()) fail(form.name + ": '" + *name + "' has no value");
+    const std::string_view value = trim(argument.substr(equals + 1));
+    if (value.find('=') != std::string_view::npos)
+      fail(form.name + ": " + *name +
+           " is followed by another argument without ';' between them: " + excerpt(argument));
+    if (!found.emplace(*name, value).second) fail(form.name + ": '" + *name + "' is given twice");
   }
   for (const std::string& name : form.required)
-    if (!found.contains(name)) fail(std::string(form.name) + " needs " + name);
+    if (!found.contains(name)) fail(form.name + " needs " + name + ", as in " + outline(form));
   return found;
 }
 
@@ -93,10 +140,10 @@ Schedule Schedule::parse(std::string_view text) {
   text = trim(text);
   if (const auto number = to_number<double>(text)) return Schedule(*number);
   const std::size_t open = std::min(text.find('['), text.size());
-  const Form& form = find_form(trim(text.substr(0, open)), text);
+  const ScheduleForm& form = find_form(trim(text.substr(0, open)), text);
   const std::string name = form.name;
   if (open == text.size() || text.back() != ']')
-    fail(name + " is written " + name + "[" + join(form.required, "=...;") + "=...], not " + excerpt(text));
+    fail(name + " is written " + outline(form) + ", not " + excerpt(text));
 
   Schedule schedule;
   schedule.kind_ = form.kind;
@@ -211,9 +258,9 @@ double Schedule::without_warmup(const TrainingProgress& progress) const {
 
 std::string Schedule::str() const {
   if (kind_ == Kind::constant) return format_number(base_);
-  const auto form =
-      std::find_if(forms().begin(), forms().end(), [&](const Form& f) { return f.kind == kind_; });
-  std::string text = std::string(form->name) + "[base=" + format_number(base_);
+  const auto form = std::find_if(schedule_forms().begin(), schedule_forms().end(),
+                                 [&](const ScheduleForm& f) { return f.kind == kind_; });
+  std::string text = form->name + "[base=" + format_number(base_);
   const auto add = [&](const char* argument, const std::string& value) {
     text += std::string(";") + argument + "=" + value;
   };

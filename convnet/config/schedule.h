@@ -32,11 +32,8 @@ class Schedule {
   Schedule() = default;
   explicit Schedule(double base) : base_(base) {}
 
-  /// Reads "0.01", "const[base=b]", "linear[base=b;tgtFactor=f]", "exp[...]",
-  /// "dexp[base=b;tgtFactor=f;numSteps=n]", "cosine[base=b]", "poly[base=b;power=k]",
-  /// "step[base=b;at=30,60;factor=f]". Arguments may have any order. linear, cosine, poly and step also take
-  /// warmup= and unit=, and cosine and poly take tgtFactor=. Throws std::invalid_argument with what is wrong
-  /// and what is allowed.
+  /// Reads a number, or a schedule like "cosine[base=b;warmup=w]" (schedule_forms()). Arguments may have any
+  /// order. Throws std::invalid_argument with what is wrong and what is allowed.
   static Schedule parse(std::string_view text);
 
   /// Returns the rate, with the progress's factor.
@@ -60,5 +57,35 @@ class Schedule {
   double warmup_ = 0;                ///< length of the warm-up, in which the rate grows from near 0
   bool in_minibatches_ = false;      ///< at_ and warmup_ count minibatches; else epochs
 };
+
+/// An argument of schedules, for help and the documentation.
+struct ScheduleArgument {
+  std::string name;
+  std::string value;  ///< its value in formulas, "b", or an example, "30,60"
+  std::string doc;    ///< its meaning, without a full stop
+};
+/// Returns all arguments that schedules have.
+const std::vector<ScheduleArgument>& schedule_arguments();
+/// Returns the argument of this name, which must be among them.
+const ScheduleArgument& schedule_argument(const std::string& name);
+
+/// A kind of schedule, as the parser, help and the documentation know it.
+struct ScheduleForm {
+  std::string name;
+  Schedule::Kind kind;
+  std::vector<std::string> required, optional;  ///< names of arguments
+  std::string rate;                             ///< the rate, in the values of arguments and the progress p
+
+  /// Returns all arguments, the required ones first.
+  std::vector<std::string> arguments() const;
+  /// Returns how it is written, with its required arguments: "linear[base=b;tgtFactor=f]".
+  std::string usage() const;
+};
+/// Returns all kinds of schedules.
+const std::vector<ScheduleForm>& schedule_forms();
+
+/// Says in a message how a schedule is written, and where all of them are described.
+inline constexpr const char* kScheduleSyntax =
+    "written like cosine[base=0.1;warmup=5], with ';' between arguments (convnet help schedule)";
 
 }  // namespace convnet

@@ -19,6 +19,7 @@
 #include "convnet/base/printable.h"
 #include "convnet/data/pixel_sums.h"
 #include "providers/decode.h"
+#include "providers/image_source.h"
 #include "providers/jpeg.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
@@ -44,6 +45,12 @@ constexpr const char* meta_name = "batches.meta";
 constexpr const char* state_name = "make-data.state";
 
 constexpr const char* kHoldOut = "hold-out";
+constexpr const char* kLabelKind = "label-kind";
+
+/// Returns the value of label_kind in batches.meta.
+const char* label_kind_text(const LabelledImages& images) {
+  return images.kind == LabelKind::tags ? kMetaTags : kMetaClasses;
+}
 
 /// The settings that decide the data set's bytes, by option.
 using Identity = std::vector<std::pair<std::string, std::string>>;
@@ -72,6 +79,7 @@ Identity identity_of(const LabelledImages& images, const MakeDataOptions& option
           {"batch-size", std::to_string(options.batch_size)},
           {"seed", std::to_string(options.seed)},
           {kHoldOut, options.held_out ? "1" : "0"},
+          {kLabelKind, label_kind_text(images)},
           {"images", fingerprint(images)}};
 }
 
@@ -81,8 +89,8 @@ void check_identity(const std::string& folder, const PickleValue& made_with, con
   bool other_parts = false;
   for (const auto& [option, value] : wanted) {
     const auto found = made_with.find(option);
-    // Older versions held nothing out.
-    const std::string otherwise = option == kHoldOut ? "0" : "another";
+    // Older versions held nothing out, and wrote tags as several classes of an image.
+    const std::string otherwise = option == kHoldOut ? "0" : option == kLabelKind ? kMetaClasses : "another";
     const std::string before = found ? std::string(found->string(option)) : otherwise;
     if (before == value || (option == "images" && other_parts)) continue;
     other_parts = other_parts || option == kHoldOut;
@@ -355,6 +363,7 @@ void Maker::write_meta(const State& state) const {
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
+           {"label_kind", pickles::str(label_kind_text(images_))},
            {"data_mean", pickles::array({std::int64_t{3} * size * size, 1}, state.sums.mean_image())},
            {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, axes)})},
            {"made_with", pickled(identity_)},

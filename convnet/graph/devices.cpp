@@ -137,15 +137,15 @@ void DeviceReader::check_count(const IniFile& definition) {
   for (const auto& [section, last] : last_gpu_) {
     if (last < options_.devices) continue;
     const IniValue* value = definition.find(section)->find("gpu");
-    error(
-        value->where, section,
-        "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
-            std::to_string(options_.devices) + (options_.devices == 1 ? " device" : " devices") +
-            (options_.processes > 1
-                 ? " of " + std::to_string(options_.processes) + " processes; the layers need " +
-                       std::to_string(needed) + " in all of them together, as each process's --gpu lists them"
-                 : " that --gpu lists; the layers need " + std::to_string(needed) + ", like --gpu " +
-                       number_list(numbers_of(first_devices(needed)))));
+    error(value->where, section,
+          "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
+              std::to_string(options_.devices) + (options_.devices == 1 ? " device" : " devices") +
+              (options_.processes > 1 ? " of " + std::to_string(options_.processes) +
+                                            " processes; the layers need " + std::to_string(needed) +
+                                            " in all of them together, as each process's --gpu lists them"
+                                      : " that --gpu lists; the layers need " + std::to_string(needed) +
+                                            ", like --gpu " + number_list(numbers_of(first_devices(needed))) +
+                                            "; --parallel data and --parallel auto leave gpu= lines aside"));
   }
 }
 

@@ -36,13 +36,19 @@ CoresOfProcesses exchange_cores(Processes& processes) {
 
 int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
 
-std::string too_many_threads(int threads) {
-  const int cores = usable_cores();
+std::string too_many_threads(int threads, Processes* processes) {
+  int cores = usable_cores();
+  std::string who = "this process";
+  if (processes != nullptr) {
+    const CoresOfProcesses all = exchange_cores(*processes);
+    cores = shared_cores(all.cores, all.hosts)[static_cast<std::size_t>(processes->rank())];
+    who = "each process of this host";
+  }
   if (threads <= cores) return "";
   return fmt::format(
-      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
-      "slower than --threads {}",
-      threads, cores, cores);
+      "warning: --threads {}: {} may use {} core(s); more threads take turns, which is slower than --threads "
+      "{}",
+      threads, who, cores, cores);
 }
 
 std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
@@ -54,7 +60,8 @@ std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
     if (own < devices)
       return fmt::format(
           "warning: {} has {} core(s) for {} CPU devices, which take turns; where mpirun binds processes to "
-          "cores, --bind-to none lets them use all cores of their host",
+          "cores, --bind-to none lets them use all cores of their host; --gpu lists the devices of each "
+          "process",
           processes.name(r), own, devices);
   }
   return "";

@@ -211,6 +211,36 @@ void check_any_fits(const std::vector<InitialMatrix>& matches, const InitialWeig
                                       "'conv1.bias', 'conv1.running_mean' and 'conv1.running_var'"));
 }
 
+/// Counts the tensors of a file that a net does not take.
+class SkippedTensors {
+ public:
+  void add(const std::string& name, const Dims& dims) {
+    ++count_;
+    if (dims.size() > 1) ++matrices_;
+    for (const std::string_view mean : {".running_mean", ".runningMean"}) {
+      if (!name.ends_with(mean)) continue;
+      if (norms_++ == 0) first_norm_ = name.substr(0, name.size() - mean.size());
+    }
+  }
+  int count() const { return count_; }
+
+  /// Returns a warning if the net lacks the batch norm above a convolution that it takes; "" if not. A net
+  /// that is only a part of the file's lacks convolutions and batch norms alike.
+  std::string lost_norms_warning(const std::string& file) const {
+    if (norms_ <= matrices_) return "";
+    return fmt::format(
+        "warning: this net lacks {} of the batch norms of {}, like {}, so the copied layers do not compute "
+        "what "
+        "they did there; give the net bnorm layers of these names, or if convnet import made the net, begin "
+        "with the checkpoint that it wrote",
+        norms_, file, excerpt(first_norm_));
+  }
+
+ private:
+  int count_ = 0, matrices_ = 0, norms_ = 0;
+  std::string first_norm_;
+};
+
 }  // namespace
 
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
@@ -235,7 +265,7 @@ void Net::init_from(const std::string& file_or_folder) {
   if (!from.place.empty()) found.push_back(fmt::format("'{}' in it", replace_controls(from.place, '?')));
   if (!prefix.empty()) found.push_back(fmt::format("whose names begin with '{}'", prefix));
   fmt::print("Weights from {}{}:\n", from.file, found.empty() ? "" : " (" + join(found) + ")");
-  int copied = 0, made = 0, skipped = 0;
+  int copied = 0, made = 0;
   for (const InitialMatrix& match : matches) {
     const WeightBuffers& w = *match.weights;
     const WholeMatrix matrix = whole(w);
@@ -249,15 +279,16 @@ void Net::init_from(const std::string& file_or_folder) {
     ++(match.tensor.empty() ? made : copied);
     fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(matrix.dims), match.text);
   }
+  SkippedTensors skipped;
   for (const auto& [name, tensor] : from.tensors.tensors) {
     if (used.contains(name) || is_training_state(name) || is_statistic(name)) continue;
-    ++skipped;
+    skipped.add(name, tensor.dims);
     fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", replace_controls(name, '?'),
                to_string(tensor.dims));
   }
   check_any_fits(matches, from);
   fmt::print("  {} of {} matrices copied, {} newly made; {} tensors of the file skipped\n", copied,
-             copied + made, made, skipped);
+             copied + made, made, skipped.count());
   if (made > 0 && !from.note.empty()) fmt::print("{}\n", from.note);
   const bool wants_batch_norms = std::ranges::any_of(
       plans_.weights(), [&](const WeightBuffers& w) { return spec(w).name.starts_with("runningMean"); });
@@ -269,6 +300,8 @@ void Net::init_from(const std::string& file_or_folder) {
         "dynamo=False, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False)), or make "
         "a net of it with convnet import\n",
         from.file);
+  if (const std::string warning = skipped.lost_norms_warning(from.file); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
 }
 
 }  // namespace convnet

@@ -156,15 +156,17 @@ std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
 
 std::string lone_values(const Graph& graph, std::int64_t minibatch) {
   const std::int64_t microbatch = graph.images_of(minibatch, 0);
+  MinibatchCut uncut = graph.cut();
+  uncut.per_replica = 1;
+  const bool is_cut = uncut.images_of(minibatch, 0) > microbatch;
   for (const Node& node : graph.nodes) {
     const SeesImages sees = node.layer->facts.sees;
     if (sees == SeesImages::own || node.layer->output.h * node.layer->output.w > 1) continue;
     if (microbatch * (sees == SeesImages::of_pass ? std::ssize(node.gpus) : 1) > 1) continue;
     return fmt::format(
         "warning: layer '{}' of type '{}' normalises over one image, so its output is the same for all "
-        "images, and "
-        "its running statistics never change; use a larger --mini",
-        node.name, node.type);
+        "images, and its running statistics never change; use {}a larger --mini",
+        node.name, node.type, is_cut ? "fewer --microbatches or " : "");
   }
   return "";
 }

@@ -283,8 +283,8 @@ const OptionTable<DeviceOptions>& device_options() {
                "device numbers, like 0,1 or 0-3; i in a gpu= line means the i-th of them, from 0; all: all "
                "devices of the machine; auto: all GPUs, or a CPU device for each NUMA node; local: one "
                "device, numbered by the process's rank on its host. With "
-               "several processes each lists its own devices, and the lists are joined in the order of "
-               "ranks"}),
+               "several processes the list is that of each of them, and the lists are joined in the order "
+               "of ranks"}),
       parsed_option(
           "hosts", &DeviceOptions::devices_of_hosts, parse_hosts,
           {.fallback = "",

@@ -1,5 +1,7 @@
 #include "convnet/net/predictor.h"
 
+#include <fmt/format.h>
+
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 
@@ -30,6 +32,15 @@ MachineMemory Predictor::memory(const DeviceOptions& options) const {
   if (model_) return {static_cast<std::int64_t>(model_->memory), false};
   const auto backend = make_backend(options, 1);
   return {backend->memory_available(options.gpus().front()), backend->on_host()};
+}
+
+std::string Predictor::too_many_devices(std::size_t devices) const {
+  if (!model_ || model_->devices == 0 || devices <= static_cast<std::size_t>(model_->devices)) return "";
+  return fmt::format(
+      "warning: {} describes a machine of {} devices, and the prediction is for {}: what lies between "
+      "machines "
+      "is left out",
+      file_, model_->devices, devices);
 }
 
 DeviceModel Predictor::links() const {

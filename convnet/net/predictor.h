@@ -31,6 +31,8 @@ class Predictor {
   bool describes_gpus() const { return model_ && model_->concurrent_streams; }
   /// Returns the memory that the file names, or what is free on this machine.
   MachineMemory memory(const DeviceOptions& options) const;
+  /// Returns a warning if the file says that its machine has fewer devices than these; "" if not.
+  std::string too_many_devices(std::size_t devices) const;
   std::string name() const { return model_ ? model_->name : "this machine, measured"; }
   /// Returns the model of the file, or one for this machine in which devices exchange data at the speed of
   /// memory.

@@ -40,8 +40,11 @@ struct OnnxTensor {
 
 struct OnnxModel {
   static constexpr std::int64_t opset = 13, ir_version = 8;
-  /// All files begin so (OutputOption::begins): with the key of ir_version.
-  static constexpr const char* begins = "\x08";
+  /// All files begin so (OutputOption::begins): with ir_version and producer_name, so that no model of
+  /// another program is replaced.
+  static constexpr const char* begins =
+      "\x08\x08\x12\x07"
+      "convnet";
 
   std::string name;
   std::vector<OnnxNode> nodes;  ///< in an order in which they can run

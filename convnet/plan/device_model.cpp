@@ -78,8 +78,8 @@ constexpr std::array<FlagKey, 2> kFlags = {{
 std::vector<std::string> level_keys() { return {"devices", "bandwidth", "latency"}; }
 
 std::vector<std::string> all_keys() {
-  std::vector<std::string> keys = {"name",           "source",           "link_bandwidth", "switches",
-                                   "switch_devices", "uplink_bandwidth", "uplink_latency"};
+  std::vector<std::string> keys = {"name",     "source",         "devices",          "link_bandwidth",
+                                   "switches", "switch_devices", "uplink_bandwidth", "uplink_latency"};
   for (const Key<ByPrecision>& key : kByPrecision) keys.emplace_back(key.name);
   for (const Key<double>& key : kNumbers) keys.emplace_back(key.name);
   for (const FlagKey& key : kFlags) keys.emplace_back(key.name);
@@ -101,6 +101,7 @@ class ModelReader {
     refuse_unknown();
     model_.name = text("name");
     model_.source = source();
+    read_devices();
     for (const Key<ByPrecision>& key : kByPrecision) by_precision(key);
     for (const Key<double>& key : kNumbers) number(key);
     for (const FlagKey& key : kFlags) flag(key);
@@ -160,6 +161,15 @@ class ModelReader {
     }
     if (texts.empty() || texts.size() < lines.size()) wrong_value("source", expected, *value);
     return join(texts, "; ");
+  }
+
+  void read_devices() {
+    const json* value = find("devices", false, "");
+    if (value == nullptr) return;
+    if (value->is_number_integer() && *value >= 1 && *value <= kMostDevices)
+      model_.devices = value->get<int>();
+    else
+      wrong_value("devices", "an integer between 1 and 4096", *value);
   }
 
   void number(const Key<double>& key) {

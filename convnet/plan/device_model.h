@@ -50,6 +50,7 @@ struct SwitchLevel {
 struct DeviceModel {
   std::string name;
   std::string source;                  ///< where the numbers come from
+  int devices = 0;                     ///< number of devices of the machine; 0: not known
   ByPrecision flops;                   ///< FLOP/s of a device
   ByPrecision efficiency = {1, 1, 1};  ///< share of `flops` that convolutions and matrix products reach
   double memory_bandwidth = 0;         ///< bytes/s of a device's own memory, reads and writes together

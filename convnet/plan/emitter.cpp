@@ -136,6 +136,14 @@ Value TaskEmitter::fetched(Value from, TaskPlace place) {
   return add(std::move(copy));
 }
 
+void TaskEmitter::widen(Value v, TaskPlace place) {
+  PlannedTensor& t = tensor(v);
+  const TensorDesc wide = with_type(buffer(t.buffer).desc, DataType::f32);
+  if (same_layout(buffer(t.buffer).desc, wide)) return;
+  place.device = t.device;
+  rebind(t, version(t, wide, place));
+}
+
 Value TaskEmitter::sum_across(const std::vector<Value>& parts, Value model, const std::string& name,
                               TaskPlace place) {
   const Value sum = add_like(model, name, BufferKind::gradient, place.device);

@@ -77,6 +77,8 @@ class TaskEmitter {
   const Exchange& exchange(const std::vector<DeviceId>& devices);
   /// Returns a copy of a tensor on place.device, made from where the tensor is.
   Value fetched(Value from, TaskPlace place);
+  /// Makes a tensor that was written as bf16 one of f32, so that more can be added to it without rounding.
+  void widen(Value v, TaskPlace place);
   /// Adds a version that exists from the beginning. Whoever writes the tensor writes it, too.
   void add_lasting_copy(Value v, BufferId copy) { tensor(v).copies.push_back(copy); }
   /// Forgets the other versions of a tensor whose primary buffer has been written by emit_flat().

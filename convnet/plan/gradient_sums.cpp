@@ -57,9 +57,10 @@ void GradientSums::add_contributions(TaskPlace place, NodeId last) {
 }
 
 /// sum += part, where `sum` is the gradient of node `of`, or of weights if `of` is none. If `sum` is also the
-/// gradient of another node, the result goes to a new tensor.
+/// gradient of another node, the result goes to a new tensor. Sums of gradients of weights are f32.
 void GradientSums::add(Value part, Value& sum, NodeId of, TaskPlace place, NodeId last) {
   place.device = emitter_.tensor(sum).device;
+  if (!of.exists()) emitter_.widen(sum, place);
   const Dims dims = emitter_.tensor(sum).dims;
   if (part.id != sum.id && !(of.exists() && is_shared(sum, place.microbatch, last, of))) {
     emitter_.emit(place, TaskKind::accumulate, Accumulate{dims}, {part, sum});

@@ -76,22 +76,24 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
   std::vector<BufferId> gradients;  // by replica; none for a replica that had no images
   bool any = false;
   const TensorDesc layout = emitter_.buffer(w.weights[0]).desc;
+  const Node& owner = graph_.nodes[w.node];
+  const LearningParams& learning = graph_.weight({w.node, w.index}).learning;
+  // Gradient checks read the gradient from the increment of plain momentum.
+  const bool plain = plan_.phase == Phase::check;
+  const bool scaled = clips_ || (learning.trust > 0 && !plain);
+  const DataType type = gradient_type(w, scaled);
   for (const BufferId id : w.weights) {
     gradients.emplace_back();
     const auto found = gradients_.find(id);
     if (found == gradients_.end()) continue;
     PlannedTensor& gradient = emitter_.tensor(found->second);
     place.device = gradient.device;
-    gradients.back() = emitter_.version(gradient, layout, place);
+    gradients.back() = emitter_.version(gradient, with_type(layout, type), place);
     gradients_.erase(found);
     any = true;
   }
   if (!any) return;
-  const Node& owner = graph_.nodes[w.node];
-  const LearningParams& learning = graph_.weight({w.node, w.index}).learning;
-  // Gradient checks read the gradient from the increment of plain momentum.
-  const bool plain = plan_.phase == Phase::check;
-  const std::vector<std::vector<BufferUse>> added = summands(w, gradients);
+  const std::vector<std::vector<BufferUse>> added = summands(w, gradients, type);
   for (std::size_t s = 0; s < w.shards.size(); ++s) {
     const UpdateShard& shard = w.shards[s];
     if (shard.count == 0) continue;
@@ -100,7 +102,7 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
     step.device = owner.device(shard.owner());
     step.sums = w.weights.size() > 1;
     step.matrix = matrix;
-    step.scaled = clips_ || (learning.trust > 0 && !plain);
+    step.scaled = scaled;
     const bool accumulates = shard.accumulator.exists();
     step.part = {.count = shard.count,
                  .images = images,
@@ -108,7 +110,8 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
                  .gradients = static_cast<int>(added[s].size()),
                  .accumulates = accumulates,
                  .rule = plain ? UpdateRule::momentum : learning.rule(),
-                 .rounds = !w.rounded.empty()};
+                 .rounds = !w.rounded.empty(),
+                 .gradient_type = type};
     step.weights = range_of(w.weights[static_cast<std::size_t>(shard.owner())], Access::read_write,
                             shard.begin, shard.count);
     step.increment = {shard.increment, Access::read_write};
@@ -125,10 +128,24 @@ void UpdateWriter::add_due_update(std::size_t matrix, std::int64_t images, int u
   if (due_bytes_ >= emitter_.target().joined_update_bytes() && !joins_norms_) flush(place);
 }
 
-/// Returns for each shard the gradients that its update adds up: those of the replicas, or what the last
-/// stage of their exchange brings.
+/// Returns the type in which an update reads the gradients of `w`: bf16 if all replicas have made such, and
+/// nothing else sums them first. `scaled` says whether the step needs norms.
+DataType UpdateWriter::gradient_type(const WeightBuffers& w, bool scaled) {
+  if (w.weights.size() > 1 && (scaled || exchange_of(w).stages() > 1)) return DataType::f32;
+  for (const BufferId id : w.weights) {
+    const auto found = gradients_.find(id);
+    if (found == gradients_.end()) continue;
+    const PlannedTensor& gradient = emitter_.tensor(found->second);
+    if (emitter_.buffer(gradient.buffer).desc.type != DataType::bf16) return DataType::f32;
+  }
+  return DataType::bf16;
+}
+
+/// Returns for each shard the gradients, of type `type`, that its update adds up: those of the replicas, or
+/// what the last stage of their exchange brings.
 std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& w,
-                                                           const std::vector<BufferId>& gradients) {
+                                                           const std::vector<BufferId>& gradients,
+                                                           DataType type) {
   const Exchange& exchange = exchange_of(w);
   std::vector<std::vector<Partial>> partials;
   for (const UpdateShard& shard : w.shards) {
@@ -136,7 +153,7 @@ std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& 
     for (std::size_t r = 0; r < gradients.size(); ++r) {
       if (gradients[r].exists())
         partials.back().push_back(
-            {static_cast<int>(r), range_of(gradients[r], Access::read, shard.begin, shard.count)});
+            {static_cast<int>(r), range_of(gradients[r], Access::read, shard.begin, shard.count, type)});
     }
   }
   for (int stage = 0; stage + 1 < exchange.stages(); ++stage) sum_stage(w, exchange, stage, partials);
@@ -282,7 +299,7 @@ void UpdateWriter::make_scales(TaskPlace place) {
     for (Step& step : steps_) {
       if (step.device != device || !step.scaled) continue;
       const Update::Part& part = step.part;
-      op.parts.push_back({part.count, part.accumulates});
+      op.parts.push_back({part.count, part.accumulates, part.gradient_type});
       for (BufferUse use : {step.weights, step.gradients[0]}) {
         use.access = Access::read;
         uses.push_back(use);

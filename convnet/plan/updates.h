@@ -81,8 +81,9 @@ class UpdateWriter {
   }
   void flush(TaskPlace place);
   void add_due_update(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
-  std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
-                                               const std::vector<BufferId>& gradients);
+  DataType gradient_type(const WeightBuffers& w, bool scaled);
+  std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w, const std::vector<BufferId>& gradients,
+                                               DataType type);
   void sum_stage(const WeightBuffers& w, const Exchange& exchange, int stage,
                  std::vector<std::vector<Partial>>& of_shards);
   void make_partial_sums(TaskPlace place);

@@ -148,7 +148,13 @@ class Verifier {
       fail(task_name(t) + " expects '" + b.name + "' in a layout that is too small for " +
            to_string(arg.dims) + " " + to_string(arg.type));
     if (arg.bytes() > bytes_of(plan_, use)) fail(task_name(t) + " reaches beyond '" + b.name + "'");
-    if (use.bytes >= 0) return;  // ranges are flat memory
+    if (use.bytes >= 0) {  // ranges are flat memory, which only updates take for numbers of one type
+      const bool updates =
+          std::holds_alternative<Update>(*task.op) || std::holds_alternative<UpdateSquares>(*task.op);
+      if (updates && b.desc.type != arg.type && b.desc.type != DataType::u8)
+        fail(task_name(t) + " takes '" + b.name + "' for " + to_string(arg.type));
+      return;
+    }
     if (element_count(arg.dims) != element_count(b.desc.dims))
       fail(task_name(t) + " uses " + std::to_string(element_count(arg.dims)) + " of the " +
            std::to_string(element_count(b.desc.dims)) + " elements of '" + b.name + "'");

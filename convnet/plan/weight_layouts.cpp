@@ -25,7 +25,7 @@ WeightLayout layout_for(const OpDesc& op, std::size_t k, const TensorDesc& wante
   const bool is_weights = k == 1;  // others are biases
   const std::optional<TensorDesc> gradient =
       wanted.type != DataType::f32 && training && is_weights ? layout_of_gradient(op, target) : std::nullopt;
-  WeightLayout layout{gradient ? *gradient : with_type(wanted, DataType::f32)};
+  WeightLayout layout{with_type(gradient ? *gradient : wanted, DataType::f32)};
   // Not every layout exists in both types; with_type() makes the others plain.
   const bool same = layout.weights.plain() == wanted.plain() &&
                     same_layout(with_type(layout.weights, DataType::bf16), wanted);

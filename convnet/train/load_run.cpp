@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -175,6 +176,25 @@ std::string unused_folder(const LoadedRun& run, const std::string& key) {
   return found == run.checkpoint->options.end() ? "" : found->second;
 }
 
+/// Returns a note about the options of the command that a run had otherwise until its checkpoint was saved;
+/// "" if there are none. Others tell of the net's files, and that a run goes on for more epochs is no news.
+std::string note_of_changed_options(const LoadedRun& run) {
+  if (!run.checkpoint) return "";
+  const std::set<std::string> told_elsewhere = {"layer-def", "layer-params", "set", "epochs"};
+  std::vector<std::string> changed;
+  for (const OptionSpec& spec : train_options().specs()) {
+    const std::string& key = spec.param.key;
+    const auto now = run.given.find(key), before = run.checkpoint->options.find(key);
+    if (!spec.saved || spec.output || now == run.given.end() || told_elsewhere.contains(key)) continue;
+    const std::string was =
+        before != run.checkpoint->options.end() ? before->second : spec.param.fallback.value_or("");
+    // Words stand for what a run finds, which is what the checkpoint holds.
+    if (was.empty() || was == now->second || DeviceOptions::is_word(now->second)) continue;
+    changed.push_back(fmt::format("--{} {} -> {}", key, shell_word(was), shell_word(now->second)));
+  }
+  return changed.empty() ? "" : fmt::format("Changed since {}: {}", run.checkpoint->file, join(changed));
+}
+
 /// Returns a note if the run's folder of curves stays as it is because only its checkpoint names it; else "".
 std::string note_of_unused_board(const LoadedRun& run) {
   const std::string board = unused_folder(run, "tensorboard");
@@ -238,6 +258,8 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
   } else {
     std::unique_ptr<Predictor> predictor;
     run_collectively(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
+    const std::string warning = predictor->too_many_devices(devices.gpus().size());
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
     std::string found;
     placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
                                *predictor, found, processes);
@@ -341,6 +363,7 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     processes->set_stall_seconds(run.options.devices.stall_timeout);
     processes->set_uses_nccl(run.options.devices.nccl);
   }
+  if (run.options.trains()) add_note(run.notes, note_of_changed_options(run));
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   add_note(run.notes, note_of_unused_cache(run));
   require_train_options(run.texts, first, run.by_name);

@@ -147,7 +147,8 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
     text += fmt::format("  export it:   convnet export {} net.onnx\n", chosen);
   }
   text += fmt::format("  look at it:  convnet show {} --html page.html\n", run);
-  const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
+  const bool over = whole && !state.test_due && state.position.epoch >= options.epochs;
+  const int more = over ? 2 * options.epochs : options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
   if (!options.data.cache_images.empty()) text += " --cache-images " + shell_word(options.data.cache_images);

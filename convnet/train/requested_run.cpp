@@ -132,6 +132,9 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       if (given.contains(option)) unused.push_back(std::string("--") + option);
     }
     if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");
+    if (given.contains("train-range"))
+      add_note(notes, fmt::format("--train-range is not used: {} tests the batches of --test-range",
+                                  options.instead()));
   }
   if (!unused.empty())
     add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
@@ -151,12 +154,20 @@ void check_outputs_of(const RequestedRun& run) {
     inputs.push_back(run.checkpoint->file);
   else if (!options.checkpoints.init_from.empty())
     inputs.push_back(find_checkpoint(options.checkpoints.init_from));
-  check_outputs(
-      {{"--profile", options.report.profile, "the timeline is to be written to", ChromeTrace::begins},
-       {"--confusion", options.tests.confusion, "the confusion matrix is to be written to",
-        Confusion::begins}},
-      inputs);
   const TestOptions& tests = options.tests;
+  check_outputs({{"--profile",
+                  options.report.profile,
+                  "the timeline is to be written to",
+                  ChromeTrace::begins,
+                  nullptr,
+                  {options.checkpoints.save_file}},
+                 {"--confusion",
+                  tests.confusion,
+                  "the confusion matrix is to be written to",
+                  Confusion::begins,
+                  nullptr,
+                  {tests.test_out, tests.feature_path}}},
+                inputs);
   if (!tests.write_features.empty())
     check_folder_writable(tests.feature_path, "features are to be written to");
   if (!tests.test_out.empty()) check_folder_writable(tests.test_out, "probabilities are to be written to");

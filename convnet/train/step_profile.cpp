@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "convnet/base/error.h"
-#include "convnet/base/output_file.h"
 
 namespace convnet {
 namespace {
@@ -35,7 +34,6 @@ void StepProfile::add(const Plan& plan, const Graph& graph, const TaskTimes& tim
   if (processes_ != nullptr && processes_->rank() != 0) return;
   trace_.add_step(plan, graph, all);
   try {
-    make_folders_of(path_);
     trace_.write(path_);
   } catch (const RunError& e) {
     fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());

@@ -1,5 +1,6 @@
 #include "convnet/train/stop_signal.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -46,9 +47,10 @@ StopSignal::StopSignal(const StandardStreams& streams) : streams_(streams) {
 StopSignal::~StopSignal() { close(fd_); }
 
 bool StopSignal::arrived() {
-  signalfd_siginfo info;
   if (arrived_) return true;
-  if (streams_.closed() || (!watched_ && read(fd_, &info, sizeof info) == sizeof info))
+  signalfd_siginfo info;
+  if (!watched_ && read(fd_, &info, sizeof info) == sizeof info) signal_ = static_cast<int>(info.ssi_signo);
+  if (streams_.closed() || signal_ != 0)
     arrived_ = true;
   else if (seconds_left() <= kept_back_)
     arrived_ = out_of_time_ = true;
@@ -56,27 +58,53 @@ bool StopSignal::arrived() {
 }
 
 /// A watcher that cannot wait for signals ends, and leaves them to arrived().
-StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
-    : signals_(signals), over_(eventfd(0, EFD_CLOEXEC)) {
+StopSignal::Watcher::Watcher(const StopSignal& signals, std::function<bool(int signal)> takes)
+    : over_(eventfd(0, EFD_CLOEXEC)) {
   if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
-  watcher_ = std::thread([arriving = signals.fd_, over = over_, before_end = std::move(before_end)] {
-    std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
-    while (poll(events.data(), events.size(), -1) < 0) {
-      if (errno != EINTR) return;
+  thread_ = std::thread([arriving = signals.fd_, over = over_, takes = std::move(takes)] {
+    while (true) {
+      std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
+      while (poll(events.data(), events.size(), -1) < 0) {
+        if (errno != EINTR) return;
+      }
+      signalfd_siginfo info;
+      if (events[0].revents != 0 || read(arriving, &info, sizeof info) != sizeof info) return;
+      if (!takes(static_cast<int>(info.ssi_signo))) return;
     }
-    signalfd_siginfo info;
-    if (events[0].revents != 0 || read(arriving, &info, sizeof info) != sizeof info) return;
-    before_end();
-    end_by(static_cast<int>(info.ssi_signo));
   });
+}
+
+StopSignal::Watcher::~Watcher() {
+  eventfd_write(over_, 1);
+  thread_.join();
+  close(over_);
+}
+
+StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
+    : signals_(signals), watcher_(signals, [before_end = std::move(before_end)](int signal) {
+        before_end();
+        end_by(signal);
+        return false;
+      }) {
   signals_.watched_ = true;
 }
 
-StopSignal::EndsProgram::~EndsProgram() {
-  eventfd_write(over_, 1);
-  watcher_.join();
-  close(over_);
-  signals_.watched_ = false;
+StopSignal::EndsProgram::~EndsProgram() { signals_.watched_ = false; }
+
+StopSignal::AnswersCtrlC::AnswersCtrlC(StopSignal& signals)
+    : signals_(signals), watcher_(signals, [&signals, answered = false](int signal) mutable {
+        if (signals.signal_ == 0) signals.signal_ = signal;
+        if (signal != SIGINT) return true;
+        if (answered) end_by(signal);
+        answered = true;
+        fmt::print(stderr,
+                   "\nStopping after this minibatch; another Ctrl-C ends the program at once, and nothing is "
+                   "saved\n");
+        return true;
+      }) {
+  signals_.watched_ = true;
 }
+
+StopSignal::AnswersCtrlC::~AnswersCtrlC() { signals_.watched_ = false; }
 
 }  // namespace convnet

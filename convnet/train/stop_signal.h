@@ -2,6 +2,7 @@
 // training loop checks for them between minibatches.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <thread>
@@ -34,6 +35,21 @@ class StopSignal {
   double seconds_left() const { return limit_ - seconds_since(start_); }
   /// Returns whether arrived() is true because the time is up.
   bool out_of_time() const { return out_of_time_; }
+  /// Returns the signal because of which arrived() is true; 0 for another reason.
+  int signal() const { return signal_; }
+
+  /// A thread that gives each signal to a function, until that returns false.
+  class Watcher {
+   public:
+    Watcher(const StopSignal& signals, std::function<bool(int signal)> takes);
+    Watcher(const Watcher&) = delete;
+    Watcher& operator=(const Watcher&) = delete;
+    ~Watcher();
+
+   private:
+    int over_ = -1;  ///< event descriptor by which the destructor ends the thread
+    std::thread thread_;
+  };
 
   /// As long as it lives, the signals end the program at once, as they do by default. It is for long
   /// preparations, before there is anything to save. Another thread calls `before_end` first.
@@ -46,14 +62,28 @@ class StopSignal {
 
    private:
     StopSignal& signals_;
-    int over_ = -1;  ///< event descriptor by which the destructor ends the watcher
-    std::thread watcher_;
+    Watcher watcher_;
+  };
+
+  /// As long as it lives, the first Ctrl-C (SIGINT) is answered at once by a line on stderr, because the
+  /// minibatch and the checkpoint after it may take long, and the second one ends the program.
+  class AnswersCtrlC {
+   public:
+    explicit AnswersCtrlC(StopSignal& signals);
+    AnswersCtrlC(const AnswersCtrlC&) = delete;
+    AnswersCtrlC& operator=(const AnswersCtrlC&) = delete;
+    ~AnswersCtrlC();
+
+   private:
+    StopSignal& signals_;
+    Watcher watcher_;
   };
 
  private:
   const StandardStreams& streams_;
   int fd_ = -1;
-  bool watched_ = false;  ///< an EndsProgram takes the signals
+  bool watched_ = false;         ///< a Watcher takes the signals
+  std::atomic<int> signal_ = 0;  ///< that has been taken; 0 for none
   bool arrived_ = false, out_of_time_ = false;
   Clock::time_point start_ = Clock::now();
   double limit_ = std::numeric_limits<double>::infinity();  ///< seconds from start_

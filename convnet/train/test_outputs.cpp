@@ -168,7 +168,6 @@ std::string TestOutputs::missing(const BatchRange& batches) const {
 
 void TestOutputs::finish() const {
   if (options_.confusion.empty() || !writes_) return;
-  make_folders_of(options_.confusion);
   write_whole_file(options_.confusion, counted_[0].confusion.csv());
 }
 

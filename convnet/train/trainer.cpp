@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <system_error>
 
@@ -153,7 +154,7 @@ void Trainer::print_start(const std::string& notes) {
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   left_out_ = left_out_text(provider_->left_out());
   for (const std::string& warning :
-       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads), left_out_,
+       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices.threads, processes_), left_out_,
         smaller_batches(options_.step.mini, minibatch),
         options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
@@ -192,6 +193,7 @@ bool Trainer::save_follows(const Position& work) const {
 
 void Trainer::run() {
   try {
+    const StopSignal::AnswersCtrlC answers(stop_);
     run_all();
   } catch (const InputError& e) {
     throw InputError(e.what() + save_after_error());
@@ -235,7 +237,7 @@ void Trainer::run_all() {
   if (work_left) leave_later_checkpoints();
   const auto stop_here = [&, before = state_.iteration, test_was_due = state_.test_due] {
     save();
-    say_out_of_time(state_.iteration != before || (test_was_due && !state_.test_due));
+    say_why_stopped(state_.iteration != before || (test_was_due && !state_.test_due));
     summarise(seconds_since(start));
   };
   if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
@@ -282,20 +284,23 @@ void Trainer::note_minibatch(Phase phase, double seconds) {
   keep_time_back(phase);
 }
 
-void Trainer::say_out_of_time(bool going_on) {
-  std::string limit = stop_.out_of_time() ? options_.time_limit_text() : "";
-  if (processes_ != nullptr) {
-    for (const std::string& of_process : processes_->exchange(limit)) {
-      if (limit.empty()) limit = of_process;
-    }
-  }
-  if (limit.empty()) return;
-  if (!going_on)
+void Trainer::say_why_stopped(bool going_on) {
+  std::string own;
+  if (stop_.out_of_time())
+    own = "before --time-limit " + options_.time_limit_text();
+  else if (stop_.signal() != 0)
+    own = fmt::format("by SIG{}", sigabbrev_np(stop_.signal()));
+  std::vector<std::string> reasons = {own};
+  if (processes_ != nullptr) reasons = processes_->exchange(own);
+  const auto why = std::find_if(reasons.begin(), reasons.end(), [](const auto& r) { return !r.empty(); });
+  if (why == reasons.end()) return;
+  if (!going_on && why->starts_with("before"))
     throw RunError(
         fmt::format("--time-limit {} was over before a test ended, and a run that goes on with it "
                     "would stop there again; use a longer one",
-                    limit));
-  fmt::print("Stopped before --time-limit {}; the command after 'train on:' goes on\n", limit);
+                    options_.time_limit_text()));
+  fmt::print("Stopped {}{}; the command after 'train on:' goes on\n", *why,
+             state_.test_due ? ", before the test had ended" : "");
   if (const double left = stop_.seconds_left(); left < 0)
     fmt::print("Note: the limit was over {:.1f} s before that, because a minibatch takes longer\n", -left);
 }

@@ -103,9 +103,10 @@ class Trainer {
   void keep_time_back(Phase phase);
   /// Whether --time-limit leaves time for the minibatch of training that begins and the one after it.
   bool has_time_for_two() const;
-  /// Prints that --time-limit has stopped the run, if it has on any process. Throws RunError if the run is
-  /// not `going_on`: it has done nothing that a later run need not do again.
-  void say_out_of_time(bool going_on);
+  /// Prints which signal has stopped the run on any process, or that --time-limit has. Throws RunError if
+  /// that was the limit and the run is not `going_on`: it has done nothing that a later run need not do
+  /// again.
+  void say_why_stopped(bool going_on);
   /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
   bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 

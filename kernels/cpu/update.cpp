@@ -56,6 +56,12 @@ bool update_piece(UpdateRule rule, const UpdateFactors& f, const Kept& kept, con
   }
 }
 
+/// dst[i] = src[i]. It is a function for the same reason as update_piece().
+void widen_bf16(const BFloat16* __restrict src, std::int64_t count, float* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] = to_float(src[i]);
+}
+
 Rates rates_at(const std::byte* step_block, std::int64_t index) {
   Rates rates;
   std::memcpy(&rates, step_block + step_block_bytes(index), sizeof rates);
@@ -92,14 +98,24 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
   std::atomic<bool> finite = true;
   for_pieces(part.count, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t n = end - begin;
-    const float* gradient = as_floats(args[2]) + begin;
+    const bool rounded = part.gradient_type == DataType::bf16;
+    const float* gradient = rounded ? nullptr : as_floats(args[2]) + begin;
     std::array<float, kPieceElements> sum;
-    if (part.accumulates || gradients > 1) {
+    if (part.accumulates || gradients > 1 || rounded) {
       // Starts from the accumulator, if there is one, so that the order of summation is fixed.
-      const std::size_t first = part.accumulates ? part.accumulator() : 2;
-      std::copy_n(as_floats(args[first]) + begin, n, sum.data());
-      for (std::size_t g = part.accumulates ? 2 : 3; g < 2 + gradients; ++g)
-        add_scaled(as_floats(args[g]) + begin, 1, n, sum.data());
+      std::size_t next = 2;
+      if (part.accumulates)
+        std::copy_n(as_floats(args[part.accumulator()]) + begin, n, sum.data());
+      else if (rounded)
+        widen_bf16(as<BFloat16>(args[next++]) + begin, n, sum.data());
+      else
+        std::copy_n(as_floats(args[next++]) + begin, n, sum.data());
+      for (; next < 2 + gradients; ++next) {
+        if (rounded)
+          add_scaled(as<BFloat16>(args[next]) + begin, 1, n, sum.data());
+        else
+          add_scaled(as_floats(args[next]) + begin, 1, n, sum.data());
+      }
       gradient = sum.data();
     }
     if (part.accumulates) {
@@ -161,10 +177,16 @@ Prepared prepare(const UpdateSquares& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op), [parts = op.parts](std::span<std::byte* const> args) {
         auto* squares = reinterpret_cast<double*>(args.back());
+        std::vector<float> widened;
         for (const UpdateSquares::Part& part : parts) {
+          const float* gradient = as_floats(args[1]);
+          if (part.gradient_type == DataType::bf16) {
+            widened.resize(static_cast<std::size_t>(part.count));
+            widen_bf16(as<BFloat16>(args[1]), part.count, widened.data());
+            gradient = widened.data();
+          }
           *squares++ = squares_of(as_floats(args[0]), nullptr, part.count);
-          *squares++ =
-              squares_of(as_floats(args[1]), part.accumulates ? as_floats(args[2]) : nullptr, part.count);
+          *squares++ = squares_of(gradient, part.accumulates ? as_floats(args[2]) : nullptr, part.count);
           args = args.subspan(part.accumulates ? 3 : 2);
         }
       });

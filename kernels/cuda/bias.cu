@@ -5,16 +5,28 @@
 #include "kernels/cuda/sum_rows.h"
 
 namespace convnet::cuda {
+namespace {
+
+template <class T>
+struct AddBiasOfElement {
+  View view;
+  const float* bias;
+  T* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = view.place(i);
+    dst[i] = stored_as<T>(to_float(dst[i]) + bias[at.c * view.spatial() + at.s]);
+  }
+};
+
+}  // namespace
 
 template <>
 Prepared prepare(const AddBias&, const OpForm& form, const Context&) {
-  const View view = view_of(form.args[1]);
-  return std::make_shared<KernelOp>(form, [view](Stream stream, std::span<std::byte* const> p, std::byte*) {
-    const float* bias = as_floats(p[0]);
-    float* dst = as_floats(p[1]);
-    for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-      const View::Place at = view.place(i);
-      dst[i] += bias[at.c * view.spatial() + at.s];
+  return std::make_shared<KernelOp>(form, [view = view_of(form.args[1]), type = form.args[1].type](
+                                              Stream stream, std::span<std::byte* const> p, std::byte*) {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      for_each(stream, view.size(), AddBiasOfElement<T>{view, as_floats(p[0]), reinterpret_cast<T*>(p[1])});
     });
   });
 }

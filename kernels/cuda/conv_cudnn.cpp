@@ -57,18 +57,13 @@ class ConvOp : public PreparedOp {
   }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
-  /// The type of the weights or of their gradient, as the library has them.
-  DataType weights_type(const ConvVariant& variant) const {
-    return problem_.pass == ConvPass::backward_weights && !variant.narrow ? DataType::f32 : problem_.type();
-  }
-
   /// Returns the parts of the workspace where an engine of `variant` takes `library_bytes`.
   ConvAreas areas(const ConvVariant& variant, std::int64_t library_bytes) const {
     const ConvGeometry g = problem_.geometry(variant);
     ConvExtras extras;
     if (variant.images != ConvImages::given) extras.images = image_bytes(g, problem_.type());
-    if (variant.images == ConvImages::blocks || variant.narrow)
-      extras.weights = element_count(g.weights()) * size_of(weights_type(variant));
+    if (variant.images == ConvImages::blocks)
+      extras.weights = element_count(g.weights()) * size_of(problem_.type());
     extras.sums_bias = problem_.pass == ConvPass::backward_weights && problem_.bias;
     return {g, extras, library_bytes};
   }
@@ -112,15 +107,11 @@ class ConvOp : public PreparedOp {
         break;
       }
       case ConvPass::backward_weights: {
-        const ConvPointers pointers{images_of(p[0]), in_blocks || variant.narrow ? weights_copy : p[2], p[1],
-                                    nullptr};
+        const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[2], p[1], nullptr};
         execute(plan, queue, pointers, rest, problem_.name());
         if (in_blocks)
-          from_blocks(stream, weights_type(variant), view(seen.weights()), weights_copy, filter_blocks,
-                      view(g.weights()), DataType::f32, p[2]);
-        else if (variant.narrow)
-          widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(weights_copy),
-                as_floats(p[2]));
+          from_blocks(stream, type, view(seen.weights()), weights_copy, filter_blocks, view(g.weights()),
+                      type, p[2]);
         if (problem_.bias)
           bias_gradient(stream, rows(), g.k, type, p[1], workspace + at.sums, as_floats(p[3]));
         break;
@@ -144,14 +135,11 @@ class ConvOp : public PreparedOp {
   std::vector<ConvVariant> variants() const {
     const bool can_fuse =
         problem_.pass == ConvPass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
-    const bool can_narrow = problem_.pass == ConvPass::backward_weights && problem_.type() == DataType::bf16;
     std::vector<ConvVariant> all;
-    for (const bool narrow : {false, true}) {
-      for (const ConvImages images : {ConvImages::given, ConvImages::padded, ConvImages::blocks}) {
-        if ((narrow && !can_narrow) || !can_get(images)) continue;
-        if (can_fuse) all.push_back({true, images, narrow});
-        all.push_back({false, images, narrow});
-      }
+    for (const ConvImages images : {ConvImages::given, ConvImages::padded, ConvImages::blocks}) {
+      if (!can_get(images)) continue;
+      if (can_fuse) all.push_back({true, images});
+      all.push_back({false, images});
     }
     return all;
   }

@@ -1,8 +1,9 @@
 #include "kernels/cuda/conv_edges.h"
 
+#include <array>
 #include <type_traits>
 
-#include "kernels/cuda/activations.h"
+#include "kernels/cuda/flat.h"
 #include "kernels/cuda/sum_rows.h"
 
 namespace convnet::cuda {
@@ -52,6 +53,10 @@ struct AddBiasRelu {
     }
     y.set(i, v);
   }
+};
+
+struct Unchanged {
+  CONVNET_DEVICE float operator()(float x) const { return x; }
 };
 
 /// See from_blocks(): a thread copies a number.
@@ -133,8 +138,10 @@ void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const
   });
 }
 
-void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst) {
-  for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = to_float(src[i]); });
+void round_sums(Stream stream, std::int64_t count, std::byte* sums, DataType type, std::byte* dst) {
+  with_stored_type(type, [&](auto stored) {
+    flat_unary<float, decltype(stored)>(stream, count, std::array{sums, dst}, Unchanged{});
+  });
 }
 
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,

@@ -30,8 +30,8 @@ void from_blocks(Stream stream, DataType from_type, const View& from, const std:
 /// loses NaN, and they can neither add f32 to bf16 nor a different bias to each matrix of a batch.
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const std::byte* bias,
                    DataType bias_type, bool relu, DataType type, std::byte* y);
-/// Converts `count` numbers from bf16 to f32.
-void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst);
+/// Converts `count` numbers from f32 to `type`: sums that no library has rounded.
+void round_sums(Stream stream, std::int64_t count, std::byte* sums, DataType type, std::byte* dst);
 /// diff_bias = the sums of the columns of diff_dst (rows, columns). `workspace` has sum_rows_bytes().
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,
                    const std::byte* diff_dst, std::byte* workspace, float* diff_bias);

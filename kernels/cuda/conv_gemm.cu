@@ -227,9 +227,13 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, co
   const ConvGeometry& g = op.g;
   if (g.n * g.oh * g.ow == 0) return prepare_empty(op, form);
   const Columns w(g, form.args[0], form.args[0].type, most_bytes);
-  const std::int64_t outputs = g.k / g.groups;
+  const std::int64_t outputs = g.k / g.groups, weights = element_count(g.weights());
+  // Sums over several chunks stay f32 until they are complete.
+  const DataType gradient = form.args[2].type;
+  const bool rounds = gradient != DataType::f32 && w.chunks.count > 1;
   Gemm gemm;
   gemm.factors = w.type;
+  gemm.result = rounds ? DataType::f32 : gradient;
   gemm.trans_a = true;
   gemm.m = outputs, gemm.n = w.s.row;
   gemm.lda = g.k, gemm.ldb = w.s.width, gemm.ldc = w.s.row;
@@ -239,17 +243,20 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, co
   const SumRows bias_sums(g.n * w.pixels, g.k);
   Areas areas;
   const std::int64_t columns_area = areas.add(w.bytes());
+  const std::int64_t weights_area = areas.add_floats(rounds ? weights : 0);
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   const std::int64_t sums_area = areas.add(op.bias ? sum_rows_bytes(g.n * w.pixels, g.k) : 0);
   return std::make_shared<ProductOp>(
       form, areas.bytes(),
       [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        std::byte* const product = rounds ? workspace + weights_area : p[2];
         for (std::int64_t i = 0; i < w.chunks.count; ++i) {
           const std::byte* src = p[0] + w.chunks.begin(i) * w.in_bytes;
           const std::byte* diff_dst = p[1] + w.chunks.begin(i) * w.out_bytes;
           const std::byte* columns = w.gather(stream_of(queue), i, src, workspace + columns_area);
-          products[i].run(queue, diff_dst, columns, p[2], workspace + product_area);
+          products[i].run(queue, diff_dst, columns, product, workspace + product_area);
         }
+        if (rounds) round_sums(stream_of(queue), weights, product, gradient, p[2]);
         if (bias) bias_sums.run(stream_of(queue), w.type, p[1], workspace + sums_area, as_floats(p[3]));
       },
       "im2col");

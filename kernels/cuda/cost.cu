@@ -113,26 +113,29 @@ struct BinaryCost {
 };
 
 /// Computes costs that have a label for every output.
-template <class CostOf>
+template <class CostOf, class T>
 struct CostOfImage {
   std::int64_t c;
   CostOf cost_of;
-  const float *labels, *probs;
+  const float* labels;
+  const T* probs;
   CostTable table;
   /// Column 0, cost, [wrong outputs,] errors.
   static constexpr int kColumns = CostOf::kCountsWrong ? kBinaryCostColumns : kCrossentColumns;
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
-    const float *t = labels + image * c, *p = probs + image * c;
+    const float* t = labels + image * c;
+    const T* stored = probs + image * c;
     double cost = 0;
     float best = -INFINITY, label = -INFINITY;
     std::int64_t finite = 0, wrong = 0;
     for (std::int64_t i = team.rank(); i < c; i += team.size()) {
-      cost += cost_of(static_cast<double>(t[i]), static_cast<double>(p[i]));
-      best = p[i] > best ? p[i] : best;
+      const float p = to_float(stored[i]);
+      cost += cost_of(static_cast<double>(t[i]), static_cast<double>(p));
+      best = p > best ? p : best;
       label = t[i] > label ? t[i] : label;
-      finite += p[i] - p[i] == 0 ? 1 : 0;
-      wrong += (t[i] > 0.5F) != (p[i] > 0.5F) ? 1 : 0;
+      finite += p - p == 0 ? 1 : 0;
+      wrong += (t[i] > 0.5F) != (p > 0.5F) ? 1 : 0;
     }
     cost = team.sum(cost);
     best = team.max(best);
@@ -142,8 +145,9 @@ struct CostOfImage {
     // The chance that an output drawn from the most probable ones lacks the largest label.
     std::int64_t tied = 0, right = 0;
     for (std::int64_t i = team.rank(); i < c; i += team.size()) {
-      tied += p[i] == best ? 1 : 0;
-      right += p[i] == best && t[i] == label ? 1 : 0;
+      const float p = to_float(stored[i]);
+      tied += p == best ? 1 : 0;
+      right += p == best && t[i] == label ? 1 : 0;
     }
     tied = team.sum(tied);
     right = team.sum(right);
@@ -159,16 +163,19 @@ struct CostOfImage {
 };
 
 /// Adds, for every class, the outputs p > 0.5 that are right, all such outputs and all labels t > 0.5.
+template <class T>
 struct CountClass {
   std::int64_t n, c;
-  const float *labels, *probs;
+  const float* labels;
+  const T* probs;
   double* counts;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     std::int64_t right = 0, outputs = 0, positive = 0;
     for (std::int64_t at = i; at < n * c; at += c) {
-      right += probs[at] > 0.5F && labels[at] > 0.5F ? 1 : 0;
-      outputs += probs[at] > 0.5F ? 1 : 0;
+      const float p = to_float(probs[at]);
+      right += p > 0.5F && labels[at] > 0.5F ? 1 : 0;
+      outputs += p > 0.5F ? 1 : 0;
       positive += labels[at] > 0.5F ? 1 : 0;
     }
     counts[3 * i] += static_cast<double>(right);
@@ -178,9 +185,10 @@ struct CountClass {
 };
 
 /// A team adds a part of all values.
+template <class T>
 struct SquaresOfPart {
   std::int64_t count, part_size;
-  const float* src;
+  const T* src;
   CostTable table;
   static constexpr int kColumns = kSquaresColumns;
 
@@ -188,7 +196,7 @@ struct SquaresOfPart {
     const std::int64_t end = (part + 1) * part_size < count ? (part + 1) * part_size : count;
     double sum = 0;
     for (std::int64_t i = part * part_size + team.rank(); i < end; i += team.size()) {
-      const auto x = static_cast<double>(src[i]);
+      const auto x = static_cast<double>(to_float(src[i]));
       sum += x * x;
     }
     sum = team.sum(sum);
@@ -211,6 +219,57 @@ struct SoftmaxLogregGradient {
     const ClassTarget target = targets.at(image.value);
     diff[i] = stored_as<T>(coeff * target.weight * (probs[i] - target.of(image.rest)));
   }
+};
+
+/// The gradient of the cross entropy of a softmax, a team for every image.
+template <class T>
+struct SoftmaxCrossentGradient {
+  std::int64_t c;
+  float coeff;
+  const float *labels, *probs;
+  T* diff;
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
+    const float *t = labels + image * c, *p = probs + image * c;
+    double sum = 0;
+    for (std::int64_t i = team.rank(); i < c; i += team.size()) sum += static_cast<double>(t[i]);
+    const auto total = static_cast<float>(team.sum(sum));
+    for (std::int64_t i = team.rank(); i < c; i += team.size())
+      diff[image * c + i] = stored_as<T>(coeff * (p[i] * total - t[i]));
+  }
+};
+
+/// The gradient of a binary cost of outputs of any layer.
+template <class T>
+struct BinaryGradient {
+  float coeff, pos_weight;
+  const float* labels;
+  const T* probs;
+  T* diff;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const float t = labels[i], p = to_float(probs[i]);
+    diff[i] = stored_as<T>(coeff * ((1 - t) / floored(1 - p) - pos_weight * t / floored(p)));
+  }
+};
+
+/// The gradient of a binary cost of a logistic, with respect to the input of the logistic.
+template <class T>
+struct LogisticGradient {
+  float coeff, pos_weight;
+  const float *labels, *probs;
+  T* diff;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const float t = labels[i], p = probs[i];
+    diff[i] = stored_as<T>(coeff * ((1 - t) * p - pos_weight * t * (1 - p)));
+  }
+};
+
+/// diff = factor * src
+template <class T>
+struct SquaresGradient {
+  float factor;
+  const T* src;
+  T* diff;
+  CONVNET_DEVICE void operator()(std::int64_t i) const { diff[i] = stored_as<T>(factor * to_float(src[i])); }
 };
 
 }  // namespace
@@ -263,7 +322,7 @@ Prepared prepare(const SoftmaxLogregBackward& op, const OpForm& form, const Cont
 
 template <>
 Prepared prepare(const CrossentForward& op, const OpForm& form, const Context&) {
-  using OfImage = CostOfImage<Crossent>;
+  using OfImage = CostOfImage<Crossent, float>;
   return std::make_shared<KernelOp>(
       form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
@@ -285,85 +344,94 @@ Prepared prepare(const CrossentBackward& op, const OpForm& form, const Context&)
 
 template <>
 Prepared prepare(const SoftmaxCrossentBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const float *all_labels = as_floats(args[0]), *all_probs = as_floats(args[1]);
-    float* all_diff = as_floats(args[2]);
-    const std::int64_t c = op.c;
-    const float coeff = op.coeff;
-    for_teams(stream, op.n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
-      const float *labels = all_labels + image * c, *probs = all_probs + image * c;
-      float* diff = all_diff + image * c;
-      double sum = 0;
-      for (std::int64_t i = team.rank(); i < c; i += team.size()) sum += static_cast<double>(labels[i]);
-      const auto total = static_cast<float>(team.sum(sum));
-      for (std::int64_t i = team.rank(); i < c; i += team.size())
-        diff[i] = coeff * (probs[i] * total - labels[i]);
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op, type = form.args.back().type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_teams(stream, op.n,
+                    SoftmaxCrossentGradient<T>{op.c, op.coeff, as_floats(args[0]), as_floats(args[1]),
+                                               reinterpret_cast<T*>(args[2])});
+        });
+      });
 }
 
 template <>
 Prepared prepare(const BinaryCostForward& op, const OpForm& form, const Context&) {
-  using OfImage = CostOfImage<BinaryCost>;
   return std::make_shared<KernelOp>(
-      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form,
+      [op, type = form.args[1].type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
-        const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
+        const float* labels = as_floats(args[0]);
         auto* costs = reinterpret_cast<double*>(args[2]);
         const BinaryCost cost{static_cast<double>(op.pos_weight)};
-        for_teams(stream, op.n, OfImage{op.c, cost, labels, probs, table});
-        const int columns = op.per_class ? OfImage::kColumns - 1 : OfImage::kColumns;
-        for_teams(stream, columns, AddColumns{table, op.slot, costs});
-        if (op.per_class) for_each(stream, op.c, CountClass{op.n, op.c, labels, probs, costs + op.slot + 2});
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          using OfImage = CostOfImage<BinaryCost, T>;
+          const T* probs = reinterpret_cast<const T*>(args[1]);
+          for_teams(stream, op.n, OfImage{op.c, cost, labels, probs, table});
+          const int columns = op.per_class ? OfImage::kColumns - 1 : OfImage::kColumns;
+          for_teams(stream, columns, AddColumns{table, op.slot, costs});
+          if (op.per_class)
+            for_each(stream, op.c, CountClass<T>{op.n, op.c, labels, probs, costs + op.slot + 2});
+        });
       });
 }
 
 template <>
 Prepared prepare(const BinaryCostBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
-    float* diff = as_floats(args[2]);
-    const float coeff = op.coeff, pos_weight = op.pos_weight;
-    for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
-      const float t = labels[i], p = probs[i];
-      diff[i] = coeff * ((1 - t) / floored(1 - p) - pos_weight * t / floored(p));
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op, type = form.args.back().type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, op.n * op.c,
+                   BinaryGradient<T>{op.coeff, op.pos_weight, as_floats(args[0]),
+                                     reinterpret_cast<const T*>(args[1]), reinterpret_cast<T*>(args[2])});
+        });
+      });
 }
 
 template <>
 Prepared prepare(const LogisticBinaryCostBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
-    float* diff = as_floats(args[2]);
-    const float coeff = op.coeff, pos_weight = op.pos_weight;
-    for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
-      const float t = labels[i], p = probs[i];
-      diff[i] = coeff * ((1 - t) * p - pos_weight * t * (1 - p));
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op, type = form.args.back().type](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, op.n * op.c,
+                   LogisticGradient<T>{op.coeff, op.pos_weight, as_floats(args[0]), as_floats(args[1]),
+                                       reinterpret_cast<T*>(args[2])});
+        });
+      });
 }
 
 template <>
 Prepared prepare(const SquaresForward& op, const OpForm& form, const Context&) {
   const std::int64_t count = element_count(op.dims);
   const SquaresParts parts(count);
-  return std::make_shared<KernelOp>(form, [=, slot = op.slot](Stream stream, std::span<std::byte* const> args,
-                                                              std::byte* workspace) {
+  return std::make_shared<KernelOp>(form, [=, slot = op.slot, type = form.args[0].type](
+                                              Stream stream, std::span<std::byte* const> args,
+                                              std::byte* workspace) {
     const CostTable table{reinterpret_cast<double*>(workspace), parts.count};
-    for_teams(stream, parts.count, SquaresOfPart{count, parts.size, as_floats(args[0]), table});
-    for_teams(stream, SquaresOfPart::kColumns, AddColumns{table, slot, reinterpret_cast<double*>(args[1])});
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      using OfPart = SquaresOfPart<T>;
+      for_teams(stream, parts.count, OfPart{count, parts.size, reinterpret_cast<const T*>(args[0]), table});
+      for_teams(stream, OfPart::kColumns, AddColumns{table, slot, reinterpret_cast<double*>(args[1])});
+    });
   });
 }
 
 template <>
 Prepared prepare(const SquaresBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [factor = 2 * op.coeff, count = element_count(op.dims)](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const float* src = as_floats(args[0]);
-    float* diff = as_floats(args[1]);
-    for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = factor * src[i]; });
-  });
+  return std::make_shared<KernelOp>(
+      form, [factor = 2 * op.coeff, count = element_count(op.dims), type = form.args[0].type](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(
+              stream, count,
+              SquaresGradient<T>{factor, reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1])});
+        });
+      });
 }
 
 }  // namespace convnet::cuda

@@ -77,13 +77,12 @@ PassNames names_of(ConvPass pass) {
 /// The convolution of a variant; `output` is what the forward pass makes, or its gradient.
 Descriptor convolution_operation(const ConvProblem& p, const ConvVariant& variant, const Descriptor& output) {
   const DataType type = p.type();
-  const bool wide = p.pass == ConvPass::backward_weights && !variant.narrow;
   const PassNames names = names_of(p.pass);
   Descriptor op(names.operation);
   const ConvGeometry g = p.geometry(variant);
   op.set(names.images,
          tensor(kImages, type, g.src(), false, p.plain_images && variant.images == ConvImages::given));
-  op.set(names.weights, tensor(kWeights, wide ? DataType::f32 : type, g.weights()));
+  op.set(names.weights, tensor(kWeights, type, g.weights()));
   op.set(names.output, output);
   op.set(names.convolution, convolution_of(g));
   op.set(names.alpha, 1.0F);

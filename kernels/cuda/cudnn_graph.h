@@ -65,11 +65,9 @@ struct ConvVariant {
   /// not compiled at run time require it.
   bool fused = false;
   ConvImages images = ConvImages::given;
-  bool narrow = false;  ///< the gradient of the weights is computed as bf16 and then converted to f32
   std::string name() const {
     static constexpr std::array kImages = {"", "+padded", "+blocks"};
-    return std::string(fused ? "fused" : "plain") + kImages.at(static_cast<std::size_t>(images)) +
-           (narrow ? "+narrow" : "");
+    return std::string(fused ? "fused" : "plain") + kImages.at(static_cast<std::size_t>(images));
   }
 };
 
@@ -81,7 +79,7 @@ struct ConvProblem {
   bool plain_images = false;  ///< the images are plain, because they are a flat vector that is read as maps
   Precision precision = Precision::tf32;
 
-  /// Returns the type of the activations and of the weights.
+  /// Returns the type of the activations, of the weights and of their gradients.
   DataType type() const { return product_type(precision); }
   /// Returns the geometry of the convolution that the library does.
   ConvGeometry geometry(const ConvVariant& variant) const {

@@ -271,6 +271,9 @@ Prepared prepare_depthwise(const ConvBackwardWeights& op, const OpForm& form) {
   const std::int64_t sums_area = areas.add_floats(pieces.count * weights);
   const std::int64_t sum_pieces_area = areas.add(sum_rows_bytes(pieces.count, weights));
   const std::int64_t bias_area = areas.add(op.bias ? sum_rows_bytes(rows, g.k) : 0);
+  const DataType gradient = form.args[2].type;
+  const bool rounds = gradient != DataType::f32;
+  const std::int64_t total_area = areas.add_floats(rounds ? weights : 0);
   return std::make_shared<DepthwiseOp>(
       form, areas.bytes(), [=](Stream stream, std::span<std::byte* const> p, std::byte* workspace) {
         std::byte* const sums = workspace + sums_area;
@@ -283,7 +286,9 @@ Prepared prepare_depthwise(const ConvBackwardWeights& op, const OpForm& form) {
                        Windows(g.columns()), rows, pieces.size, Divisor(images.c), Divisor(g.filter.area()),
                        Given(p[0]), Given(p[1]), as_floats(sums)});
         });
-        sum_pieces.run(stream, DataType::f32, sums, workspace + sum_pieces_area, as_floats(p[2]));
+        std::byte* const total = rounds ? workspace + total_area : p[2];
+        sum_pieces.run(stream, DataType::f32, sums, workspace + sum_pieces_area, as_floats(total));
+        if (rounds) round_sums(stream, weights, total, gradient, p[2]);
         if (op.bias) bias_gradient(stream, rows, g.k, type, p[1], workspace + bias_area, as_floats(p[3]));
       });
 }

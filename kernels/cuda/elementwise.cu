@@ -186,6 +186,8 @@ Prepared prepare(const NeuronForward& op, const OpForm& form, const Context&) {
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
+          if (gives_probabilities(f))
+            return flat_unary<T, float>(stream, count, args, Forward<LogisticFunctor>{});
           visit_neuron(f, [&](auto functor) {
             flat_unary<T, T>(stream, count, args, Forward<decltype(functor)>{functor});
           });
@@ -196,11 +198,14 @@ Prepared prepare(const NeuronForward& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const NeuronBackward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [f = op.f, type = form.args[0].type, count = element_count(op.dims)](
+      form, [f = op.f, type = form.args.back().type, count = element_count(op.dims)](
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          if (gives_probabilities(f))
+            return flat_binary<float, float, T>(stream, count, args, Backward<LogisticFunctor>{});
           visit_neuron(f, [&](auto functor) {
-            flat_binary<decltype(stored)>(stream, count, args, Backward<decltype(functor)>{functor});
+            flat_binary<T>(stream, count, args, Backward<decltype(functor)>{functor});
           });
         });
       });
@@ -208,18 +213,25 @@ Prepared prepare(const NeuronBackward& op, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const Scale& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [factor = op.factor, count = element_count(op.dims)](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    flat_unary<float, float>(stream, count, args, Multiply{factor});
-  });
+  return std::make_shared<KernelOp>(
+      form, [factor = op.factor, count = element_count(op.dims), type = form.args[0].type](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          flat_unary<decltype(stored), decltype(stored)>(stream, count, args, Multiply{factor});
+        });
+      });
 }
 
 template <>
 Prepared prepare(const Accumulate& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [type = form.args[0].type, count = element_count(op.dims)](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    with_stored_type(type, [&](auto stored) { flat_binary<decltype(stored)>(stream, count, args, Add{}); });
-  });
+  return std::make_shared<KernelOp>(
+      form, [from = form.args[0].type, to = form.args[1].type, count = element_count(op.dims)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(from, [&](auto added) {
+          with_stored_type(
+              to, [&](auto sum) { flat_binary<decltype(added), decltype(sum)>(stream, count, args, Add{}); });
+        });
+      });
 }
 
 template <>

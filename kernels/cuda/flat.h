@@ -54,24 +54,25 @@ void flat_unary(Stream stream, std::int64_t count, std::span<std::byte* const> a
   for_elements<kLoadLanes<From, To>>(stream, count, args, FlatUnary<F, From, To>{f, args[0], args[1]});
 }
 
-/// dst = f(a, b), where dst may be a or b.
-template <class F, class T>
+/// dst = f(a, b), where dst may be a or b if the types are equal.
+template <class F, class A, class B, class To>
 struct FlatBinary {
   F f;
   std::byte *a, *b, *dst;
   template <int Lanes>
   CONVNET_DEVICE void at(std::int64_t i) const {
-    const Vector<float, Lanes> x = Numbers<T, Lanes>(a)[i];
-    Vector<float, Lanes> y = Numbers<T, Lanes>(b)[i];
+    const Vector<float, Lanes> x = Numbers<A, Lanes>(a)[i];
+    Vector<float, Lanes> y = Numbers<B, Lanes>(b)[i];
     CONVNET_UNROLL
     for (int lane = 0; lane < Lanes; ++lane) y.lane[lane] = f(x.lane[lane], y.lane[lane]);
-    Numbers<T, Lanes>(dst).set(i, y);
+    Numbers<To, Lanes>(dst).set(i, y);
   }
 };
 /// args: a, b, and dst, which by default is b.
-template <class T, class F>
+template <class A, class B = A, class To = B, class F>
 void flat_binary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
-  for_elements<kLoadLanes<T>>(stream, count, args, FlatBinary<F, T>{f, args[0], args[1], args.back()});
+  for_elements<kLoadLanes<A, B, To>>(stream, count, args,
+                                     FlatBinary<F, A, B, To>{f, args[0], args[1], args.back()});
 }
 
 }  // namespace convnet::cuda

@@ -1,6 +1,7 @@
 #include "kernels/cuda/form.h"
 
 #include <concepts>
+#include <initializer_list>
 #include <stdexcept>
 #include <variant>
 
@@ -42,10 +43,7 @@ class Former {
 
   // Operations on vectors: all arguments are plain.
 
-  template <one_of<SoftmaxBackward, AverageViews, CrossentBackward, SoftmaxCrossentBackward,
-                   BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels, CopyRuns, SumRuns,
-                   GroupSumForward, GroupSumBackward, BatchNormTrack, AnyNonFinite, Average>
-                Op>
+  template <one_of<CrossentBackward, LoadLabels, CopyRuns, SumRuns, BatchNormTrack, AnyNonFinite, Average> Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op));
   }
@@ -55,19 +53,41 @@ class Former {
   OpForm operator()(const LogregBackward& op) const {
     return own(argument_tensors(op), class_weight_bytes(op.targets));
   }
-  /// A product makes what goes into a softmax, and reads its gradient: both have the product's type.
-  OpForm operator()(const SoftmaxForward& op) const {
+  /// Probabilities are f32. What they are made of may be bf16, and so may outputs of which views are
+  /// averaged.
+  template <one_of<SoftmaxForward, AverageViews> Op>
+  OpForm operator()(const Op& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
     args[0].type = hinted_type(hints_, 0);
     return own(std::move(args));
   }
+  /// A product makes what goes into a softmax or a logistic, and reads its gradient, which has the product's
+  /// type.
+  template <one_of<SoftmaxBackward, SoftmaxCrossentBackward, LogisticBinaryCostBackward> Op>
+  OpForm operator()(const Op& op) const {
+    return own(to_product(argument_tensors(op)));
+  }
   OpForm operator()(const SoftmaxLogregBackward& op) const {
-    std::vector<TensorDesc> args = argument_tensors(op);
-    args.back().type = product_type_;
-    return own(std::move(args), class_weight_bytes(op.targets));
+    return own(to_product(argument_tensors(op)), class_weight_bytes(op.targets));
   }
   OpForm operator()(const CrossentForward& op) const { return of_costs(op, kCrossentColumns, op.n); }
-  OpForm operator()(const BinaryCostForward& op) const { return of_costs(op, kBinaryCostColumns, op.n); }
+  /// These read outputs of any layer.
+  OpForm operator()(const BinaryCostForward& op) const {
+    OpForm form = of_costs(op, kBinaryCostColumns, op.n);
+    form.args[1].type = hinted_type(hints_, 1);
+    return form;
+  }
+  OpForm operator()(const BinaryCostBackward& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[1].type = args[2].type = hinted_type(hints_, 1);
+    return own(std::move(args));
+  }
+  template <one_of<GroupSumForward, GroupSumBackward> Op>
+  OpForm operator()(const Op& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0].type = args[1].type = hinted_type(hints_, 0);
+    return own(std::move(args));
+  }
   OpForm operator()(const BatchNormMerge& op) const { return own(argument_tensors(op), merge_bytes(op)); }
   OpForm operator()(const Update& op) const { return own(argument_tensors(op), update_bytes(op)); }
   OpForm operator()(const UpdateSquares& op) const {
@@ -79,15 +99,31 @@ class Former {
 
   // Operations on the elements of tensors that have the same layout.
 
-  /// Neurons and dropout write the type in which the first argument is stored.
-  template <one_of<NeuronForward, NeuronBackward, Dropout, NoisyRelu> Op>
+  /// Neurons and dropout write the type in which the first argument is stored, except for probabilities,
+  /// which are f32.
+  template <one_of<Dropout, NoisyRelu> Op>
   OpForm operator()(const Op& op) const {
-    TensorDesc desc = activation(op.dims, 0);
-    if constexpr (std::is_same_v<Op, NeuronForward>)
-      if (gives_probabilities(op.f)) desc = with_type(desc, DataType::f32);
-    return own(argument_tensors(op, desc));
+    return own(argument_tensors(op, activation(op.dims, 0)));
   }
-  OpForm operator()(const Accumulate& op) const { return own(argument_tensors(op, activation(op.dims, 1))); }
+  OpForm operator()(const NeuronForward& op) const {
+    OpForm form = own(argument_tensors(op, activation(op.dims, 0)));
+    if (gives_probabilities(op.f)) form.args[1] = with_type(form.args[1], DataType::f32);
+    return form;
+  }
+  OpForm operator()(const NeuronBackward& op) const {
+    OpForm form = own(argument_tensors(op, activation(op.dims, 0)));
+    if (gives_probabilities(op.f)) {
+      for (TensorDesc& arg : form.args) arg = with_type(arg, DataType::f32);
+      form.args = to_product(std::move(form.args));
+    }
+    return form;
+  }
+  /// Adds numbers of any type to the sum.
+  OpForm operator()(const Accumulate& op) const {
+    OpForm form = own(argument_tensors(op, activation(op.dims, 1)));
+    form.args[0] = with_type(form.args[0], hinted_type(hints_, 0));
+    return form;
+  }
   OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(hints_, 0)); }
   OpForm operator()(const EltwiseMax& op) const {
     check_sources(op_name(op) + ": ", op.inputs, "inputs");
@@ -106,14 +142,16 @@ class Former {
     form.workspace_bytes = bytes_of_floats(map_parts(channels_view(form.args[0])) * op.dims[0] * op.dims[1]);
     return form;
   }
-  template <one_of<Scale, ColorTransform, SquaresBackward> Op>
-  OpForm operator()(const Op& op) const {
+  OpForm operator()(const ColorTransform& op) const {
     return own(argument_tensors(op, hinted_or_preferred(op.dims, 0)));
   }
   OpForm operator()(const SquaresForward& op) const {
     const std::int64_t parts = SquaresParts(element_count(op.dims)).count;
-    return own(argument_tensors(op, hinted_or_preferred(op.dims, 0)),
-               cost_table_bytes(kSquaresColumns, parts));
+    return own(argument_tensors(op, activation(op.dims, 0)), cost_table_bytes(kSquaresColumns, parts));
+  }
+  template <one_of<Scale, SquaresBackward> Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op, activation(op.dims, 0)));
   }
   OpForm operator()(const FillZero& op) const { return own(argument_tensors(op, op.what.layout)); }
   OpForm operator()(const Reorder& op) const {
@@ -134,7 +172,7 @@ class Former {
 
   OpForm operator()(const AddBias& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
-    args[1] = hinted_or_preferred(op.dims, 1);
+    args[1] = activation(op.dims, 1);
     return own(std::move(args));
   }
   OpForm operator()(const BiasBackward& op) const {
@@ -268,20 +306,13 @@ class Former {
     areas.add(op.g.n > 0 && op.bias ? sum_rows_bytes(op.g.n, op.g.dst()[1]) : 0);
     return {std::move(args), areas.bytes(), {}};
   }
-  template <one_of<LocalForward, LocalBackwardData, LocalBackwardWeights> Op>
-  OpForm operator()(const Op& op) const {
-    std::vector<TensorDesc> args = argument_tensors(op);
-    for (std::size_t i = 0; i < args.size(); ++i)
-      if (args[i].dims.size() == 4) args[i] = hinted_or_preferred(args[i].dims, i);
-    const LocalGeometry& g = op.g;
-    if (g.n == 0) return {std::move(args), 0, {}};
-    const std::int64_t rows = local_chunks(g, kMostColumnBytes).size * g.n;
-    Areas areas;
-    areas.add_floats(rows * g.c * g.filter.area());
-    areas.add_floats(rows * g.k);
-    areas.add(kMostProductBytes);
-    return {std::move(args), areas.bytes(), {}};
+  OpForm operator()(const LocalForward& op) const { return of_local(op, op.g, {1}, 0); }
+  /// The gradient of the input is summed over chunks of positions as f32.
+  OpForm operator()(const LocalBackwardData& op) const {
+    const bool sums = product_type_ != DataType::f32 && local_chunks(op.g, kMostColumnBytes).count > 1;
+    return of_local(op, op.g, {1}, sums ? element_count(op.g.src()) : 0);
   }
+  OpForm operator()(const LocalBackwardWeights& op) const { return of_local(op, op.g, {}, 0); }
 
   // Convolutions: cuDNN, or matrix products where there is none.
 
@@ -294,13 +325,13 @@ class Former {
   OpForm operator()(const ConvBackwardData& op) const {
     return with_depthwise(of_conv(op, op.g, 2, {}), op.g, 2, depthwise_filter_bytes(op.g, product_type_));
   }
-  /// The library may make a gradient that is rounded to its type.
+  /// The gradient has the type of the weights that the library reads, as its engines want it. Sums over
+  /// several chunks of images are f32 in the workspace.
   OpForm operator()(const ConvBackwardWeights& op) const {
-    const bool rounds = product_type_ == DataType::bf16;
-    OpForm form = of_conv(op, op.g, 0,
-                          {.weights = rounds ? element_count(op.g.weights()) * size_of(product_type_) : 0,
-                           .sums_bias = op.bias});
-    form.args[2] = channels_last(form.args[2].dims);
+    const bool rounds = product_type_ != DataType::f32;
+    OpForm form = of_conv(
+        op, op.g, 0,
+        {.weights = rounds ? bytes_of_floats(element_count(op.g.weights())) : 0, .sums_bias = op.bias});
     return with_depthwise(std::move(form), op.g, 0, depthwise_gradient_bytes(op.g, product_type_, op.bias));
   }
 
@@ -314,6 +345,11 @@ class Former {
   /// Returns the same in the type that it is stored in.
   TensorDesc activation(const Dims& dims, std::size_t index) const {
     return hinted_or_preferred(dims, index, hinted_type(hints_, index));
+  }
+  /// Gives the last argument, the gradient of what a product has made, the product's type.
+  std::vector<TensorDesc> to_product(std::vector<TensorDesc> args) const {
+    args.back() = with_type(args.back(), product_type_);
+    return args;
   }
   /// Returns the type of operations that copy numbers: bf16 if all arguments that exist have it, so that no
   /// number is rounded.
@@ -357,6 +393,24 @@ class Former {
   }
   static std::int64_t product_bytes(const InnerProductGeometry& g) {
     return g.n * g.in * g.out == 0 ? 0 : kMostProductBytes;
+  }
+
+  /// Makes activations and the arguments `factors` have the products' type. The workspace holds the windows
+  /// and the results of a chunk of positions, and `sums` numbers more.
+  OpForm of_local(const OpDesc& op, const LocalGeometry& g, std::initializer_list<std::size_t> factors,
+                  std::int64_t sums) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (args[i].dims.size() == 4) args[i] = hinted_or_preferred(args[i].dims, i, product_type_);
+    for (const std::size_t factor : factors) args[factor].type = product_type_;
+    if (g.n == 0) return {std::move(args), 0, {}};
+    const std::int64_t rows = local_chunks(g, kMostColumnBytes).size * g.n;
+    Areas areas;
+    areas.add_floats(rows * g.c * g.filter.area());
+    areas.add_floats(rows * g.k);
+    areas.add_floats(sums);
+    areas.add(kMostProductBytes);
+    return {std::move(args), areas.bytes(), {}};
   }
 
   /// Returns the bytes of workspace that the library may take. The engines of cuDNN that it proposes first

@@ -238,6 +238,7 @@ inline std::int64_t depthwise_gradient_bytes(const ConvGeometry& g, DataType typ
   areas.add_floats(pieces * weights);
   areas.add(sum_rows_bytes(pieces, weights));
   areas.add(bias ? sum_rows_bytes(g.n * g.oh * g.ow, g.k) : 0);
+  areas.add_floats(type == DataType::f32 ? 0 : weights);
   return areas.bytes();
 }
 
@@ -276,7 +277,7 @@ inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
 /// Bytes of workspace that a convolution of a library needs besides the workspace of the library.
 struct ConvExtras {
   std::int64_t images = 0;   ///< a copy of the images with padding, or as blocks
-  std::int64_t weights = 0;  ///< a copy of the weights or their gradient in another form than the argument's
+  std::int64_t weights = 0;  ///< a copy of the weights or their gradient in blocks, or as f32
   bool sums_bias = false;    ///< the gradient of the bias is summed
 };
 /// The offsets of the parts of the workspace of a convolution of a library, and the size of the workspace.

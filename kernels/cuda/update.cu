@@ -31,7 +31,8 @@ struct Steps {
     float images;
     short first_gradient, end_gradient;
     UpdateRule rule;
-    bool aligned;  ///< whether vectors of kLanes can be read from all of its memory
+    bool aligned;            ///< whether vectors of kLanes can be read from all of its memory
+    bool rounded_gradients;  ///< the gradients are bf16
   };
 
   bool fits(int more_gradients) const {
@@ -53,8 +54,9 @@ struct Steps {
     part.rule = from.rule;
     part.first_gradient = static_cast<short>(gradient_count);
     for (int g = summed; g < from.gradients; ++g)
-      gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
+      gradients[gradient_count++] = args[2 + static_cast<std::size_t>(g)];
     part.end_gradient = static_cast<short>(gradient_count);
+    part.rounded_gradients = from.gradient_type == DataType::bf16;
     part.aligned = is_aligned(sum) && std::all_of(args.begin(), args.end(),
                                                   [](const std::byte* arg) { return is_aligned(arg); });
     ranges.add((from.count + kLanes - 1) / kLanes);
@@ -77,8 +79,8 @@ struct Steps {
 
   Ranges ranges;  ///< vectors of each part
   Part parts[Ranges::kMost];
-  const float* gradients[kMostGradients];  ///< gradients of all parts
-  const float* scales = nullptr;           ///< pairs that UpdateScales wrote; null: there are none
+  std::byte* gradients[kMostGradients];  ///< gradients of all parts, which are only read
+  const float* scales = nullptr;         ///< pairs that UpdateScales wrote; null: there are none
   int part_count = 0, gradient_count = 0;
 
  private:
@@ -94,15 +96,17 @@ struct Steps {
   template <int Lanes>
   CONVNET_DEVICE bool step(const Part& part, const Rates& rates, std::int64_t i) const {
     float* accumulator = part.accumulator;
+    const auto of_replica = [&](int g) {
+      return part.rounded_gradients ? Numbers<BFloat16, Lanes>(gradients[g])[i]
+                                    : Numbers<float, Lanes>(gradients[g])[i];
+    };
     // Starts from the accumulator, so that the order of summation is fixed.
     int g = part.first_gradient;
-    const float* first = part.sum != nullptr      ? part.sum
-                         : accumulator != nullptr ? accumulator
-                                                  : gradients[g++];
-    Vector<float, Lanes> gradient = vector<Lanes>(first, i);
+    const float* first = part.sum != nullptr ? part.sum : accumulator;
+    Vector<float, Lanes> gradient = first != nullptr ? vector<Lanes>(first, i) : of_replica(g++);
     CONVNET_UNROLL_BY(1)
     for (; g < part.end_gradient; ++g) {
-      const Vector<float, Lanes> more = vector<Lanes>(gradients[g], i);
+      const Vector<float, Lanes> more = of_replica(g);
       CONVNET_UNROLL
       for (int lane = 0; lane < Lanes; ++lane) gradient.lane[lane] += more.lane[lane];
     }
@@ -144,6 +148,20 @@ struct Steps {
   }
 };
 
+/// sum = start + the gradients, in their order.
+template <class T>
+struct SumGradients {
+  Sources<const T> gradients;
+  const float* start;  ///< null: the sum starts from the first gradient
+  float* sum;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    int g = 0;
+    float total = start != nullptr ? start[i] : to_float(gradients.from[g++][i]);
+    for (; g < gradients.count; ++g) total += to_float(gradients.from[g][i]);
+    sum[i] = total;
+  }
+};
+
 /// Sums the first gradients of a part, after its accumulator if it has one, until not more than
 /// kMostGradients are left, in the order in which one launch would add them. Returns the number of gradients
 /// summed.
@@ -151,14 +169,12 @@ int sum_first_gradients(Stream stream, const Update::Part& part, std::span<std::
                         float* sum) {
   int summed = 0;
   while (part.gradients - summed > kMostGradients) {
-    Sources<const float> from;
     const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args[part.accumulator()]) : nullptr;
-    for (; from.count < kMostSources; ++summed) from.add(args[2 + static_cast<std::size_t>(summed)]);
-    for_each(stream, part.count, [=] CONVNET_DEVICE(std::int64_t i) {
-      int g = 0;
-      float total = start != nullptr ? start[i] : from.from[g++][i];
-      for (; g < from.count; ++g) total += from.from[g][i];
-      sum[i] = total;
+    with_stored_type(part.gradient_type, [&](auto stored) {
+      SumGradients<decltype(stored)> sums{{}, start, sum};
+      for (; sums.gradients.count < kMostSources; ++summed)
+        sums.gradients.add(args[2 + static_cast<std::size_t>(summed)]);
+      for_each(stream, part.count, sums);
     });
   }
   return summed;
@@ -211,8 +227,15 @@ namespace {
 /// Sums the squares of the pieces of some rows: of the weights and the gradients of parts.
 struct SquaresOfPieces {
   struct Row {
-    const float *values, *more;  ///< more: added to the values; may be null
+    const std::byte* values;
+    bool rounded;       ///< the values are bf16
+    const float* more;  ///< numbers that are added to the values; may be null
     std::int64_t count;
+
+    CONVNET_DEVICE float value(std::int64_t i) const {
+      return rounded ? to_float(reinterpret_cast<const BFloat16*>(values)[i])
+                     : reinterpret_cast<const float*>(values)[i];
+    }
   };
 
   void add(const Row& row) {
@@ -227,7 +250,7 @@ struct SquaresOfPieces {
     const std::int64_t end = begin + kSquaresPiece < row.count ? begin + kSquaresPiece : row.count;
     double sum = 0;
     for (std::int64_t k = begin + team.rank(); k < end; k += team.size()) {
-      const double value = row.more != nullptr ? row.more[k] + row.values[k] : row.values[k];
+      const double value = row.more != nullptr ? row.more[k] + row.value(k) : row.value(k);
       sum += value * value;
     }
     sum = team.sum(sum);
@@ -335,8 +358,9 @@ Prepared prepare(const UpdateSquares& op, const OpForm& form, const Context&) {
           SquaresOfPieces group;
           group.sums = sums;
           for (; part != parts.end() && !group.pieces.full(); ++part) {
-            group.add({as_floats(args[0]), nullptr, part->count});
-            group.add({as_floats(args[1]), part->accumulates ? as_floats(args[2]) : nullptr, part->count});
+            group.add({args[0], false, nullptr, part->count});
+            group.add({args[1], part->gradient_type == DataType::bf16,
+                       part->accumulates ? as_floats(args[2]) : nullptr, part->count});
             args = args.subspan(part->accumulates ? 3 : 2);
           }
           for_teams(stream, group.pieces.total(), group);

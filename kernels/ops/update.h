@@ -61,6 +61,7 @@ struct Update {
     UpdateRule rule = UpdateRule::momentum;
     std::int64_t scale_index = -1;  ///< index of the pair of UpdateScales' factors for the step; -1: none
     bool rounds = false;            ///< writes the weights a second time, rounded to bf16
+    DataType gradient_type = DataType::f32;  ///< type of the gradients: f32 or bf16
 
     // The arguments of this part: weights, increment, gradients, and those of the following that it has.
     std::size_t accumulator() const { return 2 + static_cast<std::size_t>(gradients); }
@@ -78,7 +79,8 @@ struct Update {
     for (const Part& part : parts) {
       all.push_back(args::read_write("weights", {part.count}));
       all.push_back(args::read_write("increment", {part.count}));
-      for (int i = 0; i < part.gradients; ++i) all.push_back(args::read("gradient", {part.count}));
+      for (int i = 0; i < part.gradients; ++i)
+        all.push_back(args::read("gradient", {part.count}, part.gradient_type));
       if (part.accumulates) all.push_back(args::read_write("accumulator", {part.count}));
       if (keeps_squares(part.rule)) all.push_back(args::read_write("squares", {part.count}));
       if (part.rounds) all.push_back(args::read_write("rounded", {part.count}, DataType::bf16));
@@ -97,6 +99,7 @@ struct UpdateSquares {
   struct Part {
     std::int64_t count = 0;    ///< floats
     bool accumulates = false;  ///< the accumulator is added to the gradient
+    DataType gradient_type = DataType::f32;
   };
   std::vector<Part> parts;
 
@@ -105,7 +108,7 @@ struct UpdateSquares {
     std::vector<Argument> all;
     for (const Part& part : parts) {
       all.push_back(args::read("weights", {part.count}));
-      all.push_back(args::read("gradient", {part.count}));
+      all.push_back(args::read("gradient", {part.count}, part.gradient_type));
       if (part.accumulates) all.push_back(args::read("accumulator", {part.count}));
     }
     all.push_back(args::write("squares", {2 * std::ssize(parts)}, DataType::f64));

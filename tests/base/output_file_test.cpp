@@ -46,12 +46,20 @@ TEST_CASE("an output file replaces a file, and only when it is whole") {
   CHECK(files_in(folder.path()) == 1);
 }
 
-TEST_CASE("an output file's missing folders are made when it is written, not when it is checked") {
+TEST_CASE("an output file needs its folder, unless the command makes that") {
   const TempFolder folder;
   const std::string path = folder / "a/b/file";
-  check_outputs({{"--out", path, "text is to be written to"}}, {});
+  OutputOption output = {"--out", path, "text is to be written to"};
+  CHECK(message_of<InputError>([&] { check_outputs({output}, {}); }) ==
+        (folder / "a/b") + ": no such folder; text is to be written to " + path +
+            "; a folder is made by mkdir -p " + (folder / "a/b"));
+  output.made_folders = {"", folder / "a"};
+  CHECK_THROWS_AS(check_outputs({output}, {}), InputError);
+  output.made_folders = {folder / "a/../a/b"};
+  check_outputs({output}, {});
   CHECK(files_in(folder.path()) == 0);
-  make_folders_of(path);
+  make_folders(folder / "a/b");
+  check_outputs({{"--out", path, "text is to be written to"}}, {});
   write_whole_file(path, "text");
   CHECK(read_file(path) == "text");
 }
@@ -75,7 +83,9 @@ TEST_CASE("files that a command reads, or writes already, are refused as its out
   write_file(output, "labels");
   const OutputOption page = {"--html", output, "", "<!DOCTYPE"};
   CHECK(refused({page}) ==
-        "--html " + output + ": there is another kind of file of that name; remove it or name another file");
+        "--html " + output +
+            ": there is another kind of file of that name, or one of another program; remove it or name "
+            "another file");
   for (const char* const text : {"<!DOCTYPE html>", ""}) {
     write_file(output, text);
     CHECK_NOTHROW(check_outputs({page}, {}));

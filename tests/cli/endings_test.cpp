@@ -40,7 +40,9 @@ TEST_CASE("training without an end is saved when its terminal is closed, but not
   const Outcome run = program.finish();
   INFO(run.err);
   CHECK(run.code == 0);
-  CHECK_THAT(run.out, Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained "));
+  CHECK_THAT(run.out,
+             Catch::Contains("Saved checkpoint to " + (shop / "run") +
+                             "\nStopped by SIGHUP; the command after 'train on:' goes on\nTrained "));
 
   // As nohup does it.
   Program deaf(in_shell("trap '' HUP; exec \"$@\"", shop.mnist() + Args{"--save-file", shop / "deaf"}),
@@ -86,7 +88,8 @@ TEST_CASE("a time limit shorter than a minibatch trains one, and a loop of such 
   CHECK_THAT(first.out,
              Catch::Contains("\nStopped before --time-limit 0:01; the command after 'train on:' goes "
                              "on\nNote: the limit was over ") &&
-                 Catch::Contains(" s before that, because a minibatch takes longer\n"));
+                 Catch::Contains(" s before that, because a minibatch takes longer\n") &&
+                 Catch::Contains(" --epochs 1 --time-limit 0:01\n"));
   CHECK(files_in(run) == std::vector<std::string>{"1.1-0001.safetensors"});
   for (const char* next : {"1.1", "1.2-0001", "1.2"}) {
     run_well(args + Args{run} + limit);
@@ -288,7 +291,9 @@ TEST_CASE("training that is stopped in a test says how it ended") {
   CHECK(run.code == 0);
   CHECK_THAT(run.out, !Catch::Contains("Test output"));
   CHECK_THAT(run.out,
-             Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained into epoch 1 in "));
+             Catch::Contains("Saved checkpoint to " + (shop / "run") +
+                             "\nStopped by SIGTERM, before the test had ended; the command after 'train "
+                             "on:' goes on\nTrained into epoch 1 in "));
 }
 
 TEST_CASE("training that is stopped while it loads the images to shuffle ends before it has all") {

@@ -40,11 +40,27 @@ TEST_CASE("export writes a model without the data set and the files of the net")
   const std::string first = read_file(model);
   run_well({"export", shop / "run/1.1.safetensors", shop / "again.onnx", "--output", "conv1,probs"});
   CHECK(read_file(shop / "again.onnx") == first);
-  // Missing folders are made, as for all outputs.
-  for (const char* file : {"new/folder/net.onnx", "other/net.safetensors"}) {
-    run_well({"export", shop / "run", shop / file});
-    CHECK(fs::exists(shop / file));
-  }
+  for (const char* file : {"new/net.onnx", "new/net.safetensors"})
+    check_refused({"export", shop / "run", shop / file}, (shop / "new") + ": no such folder");
+  CHECK_FALSE(fs::exists(shop / "new"));
+}
+
+TEST_CASE("export replaces no model of another program") {
+  const TrainedShop shop;
+  const std::string model = shop / "net.onnx";
+  run_well({"export", shop / "run", model});
+  run_well({"export", shop / "run", model});
+  const std::string of_pytorch = replaced(read_file(model),
+                                          "\x12\x07"
+                                          "convnet",
+                                          "\x12\x07"
+                                          "pytorch");
+  write_file(model, of_pytorch);
+  check_refused({"export", shop / "run", model},
+                "FILE.onnx " + model +
+                    ": there is another kind of file of that name, or one of another program; remove it or "
+                    "name another file");
+  CHECK(read_file(model) == of_pytorch);
 }
 
 TEST_CASE("the input of a model is images, also where the data layer has that name") {

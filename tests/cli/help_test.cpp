@@ -8,6 +8,9 @@
 
 #include "convnet/base/error.h"
 #include "convnet/cli/command_line.h"
+#include "convnet/config/schedule.h"
+#include "layers/layer.h"
+#include "tests/catch.h"
 #include "tests/cli/run_program.h"
 
 namespace convnet {
@@ -117,9 +120,88 @@ TEST_CASE("help describes commands and layer types by name") {
   CHECK(run_well({"help", "pool"}).out == run_well({"layers", "pool"}).out);
   const Outcome wrong = run_program({"help", "plann"});
   CHECK(wrong.code == 2);
-  CHECK(wrong.err.find("there is no command or layer type 'plann'; did you mean 'plan'?") !=
-        std::string::npos);
+  CHECK(wrong.err ==
+        "there is no command, layer type, key, option, neuron, schedule or net 'plann'; did you mean "
+        "'plan'?\n");
   CHECK(run_program({"help", "plan", "place"}).err.find("usage: convnet help") != std::string::npos);
+}
+
+std::string help_on(const std::string& word) { return run_well({"help", word}).out; }
+
+TEST_CASE("help describes options, keys, neurons, schedules, costs and nets by name") {
+  CHECK(help_on("hosts").starts_with("--hosts HOSTS\n    hosts x devices of each"));
+  CHECK(help_on("--hosts") == help_on("hosts"));
+  CHECK_THAT(help_on("--hosts"), Catch::EndsWith("option of convnet train, plan, place, bench\n"));
+  // A text for each meaning, with the commands or types that share it.
+  CHECK_THAT(help_on("mini"), Catch::Contains("option of convnet train, plan, bench\n--mini IMAGES\n"));
+  CHECK_THAT(help_on("epsw"), Catch::Contains("epsW=\n    learning rate of the weights") &&
+                                  Catch::Contains("convnet help schedule") &&
+                                  Catch::Contains("key of bnorm\n"));
+  CHECK_THAT(help_on("partialSum"),
+             Catch::Contains("sumWidth=\n") && Catch::Contains("also written partialSum"));
+  CHECK_THAT(help_on("inputs"), Catch::Contains("key of every layer"));
+  CHECK(help_on("relu").starts_with("neuron=relu\n    max(0,x)\n"));
+  const std::string linear = help_on("linear");
+  CHECK_THAT(linear,
+             Catch::Contains("linear[base=b;tgtFactor=f]") && Catch::Contains("neuron=linear[a,b]\n"));
+  CHECK(linear.find("cosine") == std::string::npos);
+  for (const char* cost : {"cost.logreg", "cost.bce", "cost.sum2"})
+    CHECK_THAT(help_on("cost"), Catch::Contains(std::string("\n  ") + cost + " "));
+  CHECK_THAT(help_on("resnet18"),
+             Catch::Contains("--layer-def resnet18\n") && Catch::Contains("11.7 M parameters"));
+  CHECK(help_on("resnet18-imagenet.cfg") == help_on("resnet18"));
+}
+
+TEST_CASE("help of schedules has each of them, and each argument") {
+  const std::string text = help_on("schedule");
+  for (const ScheduleForm& form : schedule_forms()) {
+    CHECK_THAT(text, Catch::Contains("\n  " + form.usage()));
+    CHECK_THAT(help_on(form.name), Catch::Contains("\n  " + form.usage()));
+  }
+  for (const ScheduleArgument& argument : schedule_arguments())
+    CHECK_THAT(text, Catch::Contains("\n  " + argument.name + "=" + argument.value + " "));
+  CHECK_THAT(
+      run_well({"layers", "conv"}).out,
+      Catch::Contains("A schedule is a number, or written like cosine[base=0.1;warmup=5], with ';' between"));
+  CHECK(run_well({"layers", "pool"}).out.find("schedule") == std::string::npos);
+}
+
+TEST_CASE("help knows each word that it suggests, within 96 columns") {
+  for (const std::string& word : help_words()) {
+    INFO(word);
+    if (find_command(word) != nullptr || find_layer_type(word) != nullptr) continue;
+    const std::string text = topic_help(word);
+    CHECK_FALSE(text.empty());
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+      if (line.find(' ', indent) != std::string::npos) CHECK(line.size() <= 98);
+    }
+  }
+}
+
+TEST_CASE("suggestions of help come from all words, and unknown words are not listed") {
+  const auto error = [](const std::string& word) {
+    const Outcome run = run_program({"help", word});
+    CHECK(run.code == 2);
+    return run.err;
+  };
+  CHECK_THAT(error("--clip-nrm"), Catch::EndsWith("'--clip-nrm'; did you mean 'clip-norm'?\n"));
+  CHECK_THAT(error("cosinee"), Catch::EndsWith("did you mean 'cosine'?\n"));
+  CHECK_THAT(error("xyzzyx"),
+             Catch::EndsWith("; convnet help lists the commands, convnet layers the layer types, "
+                             "convnet nets the nets, and convnet train --help the options of "
+                             "training\n"));
+}
+
+TEST_CASE("what other programs have commands for is said of test and resume") {
+  const std::string test = "to test a trained net, type: convnet --load-file CHECKPOINT --test-only 1",
+                    resume = "to resume a run, type: convnet --load-file CHECKPOINT";
+  for (const char* word : {"test", "tests", "evaluate"}) CHECK(help_on(word).starts_with(test));
+  CHECK(help_on("resume").starts_with(resume));
+  CHECK_THAT(help_on("resume"), Catch::Contains("--save-file"));
+  CHECK(run_program({"test", "--load-file", "run"}).err.starts_with("unknown command 'test'; " + test));
+  CHECK(run_program({"resume", "run"}).err.starts_with("unknown command 'resume'; " + resume));
 }
 
 TEST_CASE("completion names the shells that it is for") {

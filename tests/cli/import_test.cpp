@@ -63,8 +63,8 @@ TEST_CASE("import names its files by the model") {
   const ExportedShop shop;
   const fs::path before = fs::current_path();
   fs::current_path(shop.path());
-  run_well({"import", "net.onnx", "--layer-def", "new/other.cfg"});
-  CHECK(fs::exists("new/other-params.cfg"));
+  run_well({"import", "net.onnx", "--layer-def", "other.cfg"});
+  CHECK(fs::exists("other-params.cfg"));
   CHECK(fs::exists("net/0.0.safetensors"));
   fs::current_path(before);
 }
@@ -81,6 +81,33 @@ TEST_CASE("import replaces no files of others") {
                 "--checkpoint " + (shop / "run") + ": has checkpoints of a run, like " +
                     (shop / "run/1.1.safetensors") + "; name another folder");
   CHECK_FALSE(fs::exists(shop / "in.cfg"));
+}
+
+TEST_CASE("import replaces its files unless the user has edited them") {
+  const ExportedShop shop;
+  run_well(shop.import());
+  const std::string definition = read_file(shop / "in.cfg"), parameters = read_file(shop / "in-params.cfg");
+  for (const auto& [file, text, option] :
+       {std::tuple{"in.cfg", replaced(definition, "filters=2", "filters=4"), "--layer-def"},
+        std::tuple{"in-params.cfg", parameters + "# mine\n", "--layer-params"}}) {
+    const std::string before = read_file(shop / file);
+    write_file(shop / file, text);
+    check_refused(shop.import(), std::string(option) + " " + (shop / file) +
+                                     ": has been edited since it was imported, or another import made it; "
+                                     "remove it, or keep it and name another file with " +
+                                     option);
+    CHECK(read_file(shop / file) == text);
+    write_file(shop / file, before);
+  }
+  // An import that writes another text replaces that of the one before, which the checkpoint has.
+  shop.write(replaced(kDefinition, "neuron=relu", "neuron=abs"), kParameters);
+  run_well(shop.mnist() + Args{"--save-file", shop / "other", "--epochs", "1"});
+  run_well({"export", shop / "other", shop.model()});
+  run_well(shop.import());
+  CHECK_THAT(read_file(shop / "in.cfg"), Catch::Contains("neuron=abs"));
+  fs::remove_all(shop / "in");
+  run_well(shop.import());
+  CHECK(fs::exists(shop / "in/0.0.safetensors"));
 }
 
 TEST_CASE("import refuses what it does not read") {

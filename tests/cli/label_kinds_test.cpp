@@ -181,9 +181,13 @@ TEST_CASE("photos with numbers train a regression, and predict prints its number
   INFO(predicted);
   CHECK(predicted.starts_with("file,x,y\n"));
   CHECK(std::count(predicted.begin(), predicted.end(), '\n') == 3);
-  check_refused({"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
-                 photos.folder / "labels.csv"},
-                "labels.csv: holds numbers, and cuda-convnet2's batches have classes");
+  check_refused(
+      {"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
+       photos.folder / "labels.csv"},
+      "labels.csv: holds numbers, and cuda-convnet2's batches have classes or tags; training reads the "
+      "photos themselves: convnet train " +
+          (photos.folder / "photos") + " --labels " + (photos.folder / "labels.csv") +
+          " --cache-images FOLDER decodes and scales each only once\n");
   const Outcome even = photos.train(kNumberNet, parameters, "photo,x,y\n", row, {"--balance", "1"});
   CHECK(even.code == 2);
   CHECK(even.err.find("--balance 1 draws classes evenly, and the table of --labels holds numbers") !=
@@ -260,6 +264,18 @@ TEST_CASE("a net that comes with the program ends for tags if the photos have ta
                     "--layer-params", "small", "--epochs", "1", "--save-file", photos.folder / "flat"} +
                data);
   CHECK_THAT(flat.err, !Catch::Contains("the net ends in"));
+
+  // make-data keeps the tags, also of photos without any.
+  run_well({"make-data", "--src", photos.folder / "photos", "--dst", photos.folder / "made", "--labels",
+            photos.folder / "labels.csv", "--size", "20", "--threads", "1"});
+  const Outcome scaled =
+      run_well({"train", photos.folder / "made", "--layer-def", "small", "--inner-size", "16", "--mini", "8",
+                "--threads", "1", "--epochs", "1", "--save-file", photos.folder / "scaled"});
+  CHECK_THAT(scaled.err,
+             Catch::Contains("Note: the data set has tags, so the net ends in a logistic output"));
+  CHECK(nlohmann::json::parse(
+            run_well({"--load-file", photos.folder / "scaled", "--test-only", "1", "--json", "1"}).out)
+            .contains("scores_of_tags"));
   CHECK(read_safetensors(photos.folder / "flat/1.1.safetensors").tensors.at("fc.weights.avgpool").values ==
         first);
 

@@ -181,8 +181,7 @@ const std::vector<Mistake> definition_mistakes = {
     {"stride=2", "gpu=0,0", "net.cfg:20: layer 'pool1': gpu=0,0 lists 0 twice"},
     {"stride=2", "gpu=0,1",
      "net.cfg:20: layer 'pool1': gpu=0,1: index 1 is beyond the 1 device that --gpu lists; the layers need "
-     "2, like "
-     "--gpu 0,1"},
+     "2, like --gpu 0,1; --parallel data and --parallel auto leave gpu= lines aside"},
     {"stride=2", "gpu=2,0-2", "net.cfg:20: layer 'pool1': gpu=2,0-2 lists 2 twice"},
     {"stride=2", "gpu=1-0",
      "net.cfg:20: layer 'pool1': gpu has the range '1-0', which ends before it begins; "},
@@ -213,8 +212,9 @@ const std::vector<Mistake> parameter_mistakes = {
      "params.cfg:2: layer 'conv1': epsW has a wrong value: 'fast' is neither a number nor one of the "
      "schedules const, linear, exp, dexp, cosine, poly, step"},
     {"epsW=0.01", "epsW=dex[base=1;tgtFactor=2;numSteps=2]",
-     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step; did you "
-     "mean 'dexp'?"},
+     "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step, written "
+     "like "
+     "cosine[base=0.1;warmup=5], with ';' between arguments (convnet help schedule); did you mean 'dexp'?"},
     {"epsW=0.01", "epsW=-1", "params.cfg:2: layer 'conv1': epsW expects a rate of at least 0, not '-1'"},
     {"epsW=0.01", "epsW=nan", "params.cfg:2: layer 'conv1': epsW has a wrong value: 'nan' is neither"},
     {"epsW=0.01", "epsW=dexp",
@@ -474,7 +474,7 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
 TEST_CASE("option --flat writes the net without templates") {
   const Workshop shop;
   const Args plan = {"plan", "--data-provider", "dummy-3x32x32-10", "--layer-params", "wrn-16-4", "--json"};
-  const std::string flat = shop / "new/flat.cfg";
+  const std::string flat = shop / "flat.cfg";
   const std::string of_templates = run_well(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat}).out;
   const std::string text = read_file(flat);
   CHECK_THAT(text, !Catch::Contains("template") &&
@@ -563,14 +563,27 @@ TEST_CASE("batch norm of one vector a minibatch gets a warning") {
                       "[fc1]\ntype=fc\ninputs=pool1\noutputs=4\n[bn]\ntype=bnorm\ninputs=fc1\n"
                       "[fc10]\ntype=fc\ninputs=bn"),
              "[DEFAULT]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n");
+  const Args data = {"--data-provider", "mnist", "--data-path",  shop.data_path(),
+                     "--train-range",   "1",     "--test-range", "2"};
   const auto warning = [&](const std::string& mini) {
-    return run_well(shop.net() + Args{"--data-provider", "mnist", "--data-path", shop.data_path(),
-                                      "--train-range", "1", "--test-range", "2", "--epochs", "1", "--mini",
-                                      mini, "--save-file", shop / ("run" + mini)})
+    return run_well(shop.net() + data +
+                    Args{"--epochs", "1", "--mini", mini, "--save-file", shop / ("run" + mini)})
         .err;
   };
-  CHECK_THAT(warning("1"), Catch::Contains("warning: layer 'bn' of type 'bnorm' normalises over one image"));
+  const auto plan_warning = [&](const Args& more) {
+    return run_well(Args{"plan"} + shop.net() + data + more).err;
+  };
+  const std::string normalises = "warning: layer 'bn' of type 'bnorm' normalises over one image";
+  CHECK_THAT(warning("1"), Catch::Contains(normalises) && Catch::Contains("; use a larger --mini\n"));
   CHECK(warning("2").find("normalises") == std::string::npos);
+  // plan says the same, and which option cuts the images so finely.
+  CHECK_THAT(plan_warning({"--mini", "1"}),
+             Catch::Contains(normalises) && Catch::Contains("; use a larger --mini\n"));
+  CHECK_THAT(
+      plan_warning({"--mini", "2", "--microbatches", "2"}),
+      Catch::Contains(normalises) && Catch::Contains("; use fewer --microbatches or a larger --mini\n"));
+  CHECK(plan_warning({"--mini", "4", "--microbatches", "2"}).find("normalises") == std::string::npos);
+  CHECK(plan_warning({"--mini", "2"}).find("normalises") == std::string::npos);
   // With one image the statistics stay as they began, and with some they move.
   const auto variance = [&](const std::string& mini) {
     return read_safetensors(shop / ("run" + mini + "/1.1.safetensors")).tensors.at("bn.runningVar").values;

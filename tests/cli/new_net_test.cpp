@@ -412,6 +412,26 @@ TEST_CASE("option --init-from takes the weights of an ONNX model") {
   shop.write(with_norm, rates);
   CHECK_THAT(init_from("other").err, Catch::Contains("net.onnx has no batch norms, which exporters join"));
 
+  // The reverse, from a checkpoint and from a file with PyTorch's names.
+  for (const char* name : {"same", "norms.safetensors"}) {
+    if (name == std::string("norms.safetensors")) run_well({"export", shop / "same", shop / name});
+    shop.write(kDefinition, kParameters);
+    std::filesystem::remove_all(shop / "folded");
+    const Args folded = {"--save-file", shop / "folded", "--init-from", shop / name, "--epochs", "0"};
+    CHECK_THAT(run_well(shop.dummy() + folded).err,
+               Catch::Contains("warning: this net lacks 1 of the batch norms of ") &&
+                   Catch::Contains(", like 'bn', so the copied layers do not compute what they did there"));
+  }
+  // A net that takes the layers above a batch norm alone lacks the convolution below it as well.
+  const std::string first =
+      replaced(replaced(kDefinition, "[conv1]", "[first]"), "inputs=conv1", "inputs=first");
+  shop.write(first, replaced(kParameters, "[conv1]", "[first]"));
+  const Outcome upper = run_well(
+      shop.dummy() + Args{"--save-file", shop / "upper", "--init-from", shop / "same", "--epochs", "0"});
+  CHECK_THAT(upper.out, Catch::Contains("bn.runningMean") && Catch::Contains("2 of 4 matrices copied"));
+  CHECK_FALSE(upper.err.find("batch norms") != std::string::npos);
+  shop.write(with_norm, rates);
+
   // Files that end too early, and a model with other names.
   write_file(shop / "cut.onnx", read_file(shop / "net.onnx").substr(0, 200));
   check_refused(shop.dummy() + Args{"--save-file", shop / "new", "--init-from", shop / "cut.onnx"},

@@ -131,6 +131,13 @@ TEST_CASE("a data set may be named without an option") {
   CHECK(run_well(Args{"train"} + train + Args{shop / "c", spaced}).err ==
         "'" + spaced + "' is read as the data set: --data-provider mnist --data-path '" + spaced + "'\n");
   CHECK(read_checkpoint(shop / "a").options.at("data-path") == shop.data_path());
+  // A checkpoint has its provider.
+  const Outcome tested = run_well({"train", shop.data_path(), "--load-file", shop / "a", "--test-only", "1"});
+  CHECK_THAT(tested.err, Catch::StartsWith(shop.data_path() + " is read as the data set: --data-path " +
+                                           shop.data_path() + "\n"));
+  run_well({"plan", shop.data_path(), "--load-file", shop / "a"});
+  run_well({"train", spaced, "--load-file", shop / "a", "--epochs", "2"});
+  CHECK(read_checkpoint(shop / "a").options.at("data-path") == spaced);
   // Between options, behind a flag, and with a provider; for the commands that take such a command line, too.
   run_well(Args{"--shuffle", shop.data_path(), "--data-provider", "mnist"} + train + Args{shop / "c"});
   CHECK_THAT(run_well(Args{"plan", shop.data_path()} + shop.net()).out, Catch::Contains("parameters; "));

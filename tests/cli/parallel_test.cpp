@@ -285,6 +285,14 @@ TEST_CASE("plan predicts a step from a machine's file, and by timing operations 
   // Eight tiny images do not pay for two GPUs.
   CHECK(text.err.find("slower") != std::string::npos);
 
+  CHECK(text.err.find("describes a machine") == std::string::npos);
+  const Args nine = {"--data-provider", "dummy-1x8x8-10", "--mini", "90", "--gpu", "0-8",
+                     "--parallel",      "data",           "--model"};
+  CHECK_THAT(run_well(Args{"plan"} + shop.net() + nine + Args{model}).err,
+             Catch::Contains("warning: " + model +
+                             " describes a machine of 8 devices, and the prediction is "
+                             "for 9: what lies between machines is left out\n"));
+
   const Outcome no_model = run_program(plan + Args{"--trace", shop / "t.json"});
   CHECK(no_model.code == 2);
   CHECK(no_model.err.find("--model") != std::string::npos);

@@ -41,6 +41,9 @@ TEST_CASE("place prints candidates and writes the best as files that plan and tr
   const Args out = {"--out", shop / "placed.cfg", "--out-params", shop / "placed-params.cfg"};
   const Outcome run = run_well(placing(shop, out));
   INFO(run.out);
+  CHECK(run.err.find("describes a machine") == std::string::npos);
+  CHECK_THAT(run_well(placing(shop, {"--gpu", "0-8", "--top", "1"})).err,
+             Catch::Contains("describes a machine of 8 devices, and the prediction is for 9"));
   for (const char* part :
        {"candidates simulated", "candidates fit into 30518 MiB of each device", "step ms",
         "one device: all on 1", "data on 4: all on 4",
@@ -93,7 +96,8 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
                 "more --microbatches, a smaller --mini or --conserve-mem 1");
   check_refused(placing(shop, Args{"--gpu", "0,1,2", "--hosts", "2x2"} + both), "needs 4 devices");
   check_refused(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");
-  check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}), "/proc", 1);
+  check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}),
+                "/proc/none: no such folder");
   shop.write(replaced(kDefinition, "type=conv", "type=cnov"), kParameters);
   check_refused(placing(shop, both), "did you mean 'conv'");
   CHECK(files_in(shop.path()) == std::vector<std::string>{"net.cfg", "params.cfg"});

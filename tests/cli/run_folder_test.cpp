@@ -188,8 +188,10 @@ TEST_CASE("tests need no training range") {
   shop.write_data();
   run_well(short_run(shop) + Args{"--save-file", shop / "run", "--epochs", "1"});
   // One that this data set does not have, and none at all.
-  run_well(
+  const Outcome unused = run_well(
       {"--load-file", shop / "run", "--test-out", shop / "p", "--test-range", "1", "--train-range", "77"});
+  CHECK(count(unused.out + unused.err,
+              "--train-range is not used: --test-out tests the batches of --test-range") == 1);
   CHECK(fs::exists(shop / "p/probabilities_1.npy"));
   TensorFile file = read_safetensors(shop / "run/1.1.safetensors");
   nlohmann::json options = nlohmann::json::parse(file.metadata.at("options"));

@@ -124,9 +124,9 @@ TEST_CASE("show writes the costs of a run as CSV") {
     CHECK(count(csv, part) == 1);
   // Neither the data set nor the net's files are needed, and the other files are as ever.
   std::filesystem::remove_all(shop.data_path());
-  run_well({"show", shop / "run", "--save-costs", shop / "new/again.csv", "--show-cost", "logprob", "--out",
+  run_well({"show", shop / "run", "--save-costs", shop / "again.csv", "--show-cost", "logprob", "--out",
             shop / "cost.png"});
-  CHECK(read_file(shop / "new/again.csv") == csv);
+  CHECK(read_file(shop / "again.csv") == csv);
 }
 
 TEST_CASE("show draws the filters that the checkpoint holds") {
@@ -357,9 +357,11 @@ TEST_CASE("wrong wishes get an answer that helps") {
   CHECK(holds(error({run, "--html", shop / "page", "--no-rgb"}), "--no-rgb is for --show-filters"));
   CHECK(holds(error({run, "--show-cost", "logprob", "--only-errors"}),
               "--only-errors is for --show-preds and --html"));
+  CHECK(holds(error({run, "--html", shop / "new/page"}), (shop / "new") + ": no such folder"));
   // Files of the same kind are written again.
+  std::filesystem::create_directory(shop / "new");
   const Args again = {"show",         run,
-                      "--html",       shop / "new/folder/page.html",
+                      "--html",       shop / "new/page.html",
                       "--save-preds", shop / "new/p.csv",
                       "--save-costs", shop / "new/c.csv",
                       "--show-cost",  "logprob",
@@ -370,7 +372,7 @@ TEST_CASE("wrong wishes get an answer that helps") {
   run_well({"export", run, shop / "new/net.onnx"});
   for (int i = 0; i < 2; ++i)
     run_well({"--load-file", run, "--test-only", "1", "--confusion", shop / "new/m.csv"});
-  CHECK(std::filesystem::exists(shop / "new/folder/page.html"));
+  CHECK(std::filesystem::exists(shop / "new/page.html"));
   std::filesystem::remove_all(shop / "new");
 
   run_well(shop.mnist() + Args{"--save-file", shop / "new", "--epochs", "0", "--force-save", "1"});

@@ -95,6 +95,18 @@ TEST_CASE("a run's curves are gone on with where the command repeats their folde
                       " --epochs 6 --tensorboard " + board) != std::string::npos);
 }
 
+TEST_CASE("a run that goes on says which of its options the command changes") {
+  const ForeignCheckpoint foreign;
+  foreign.set("seed", "7");
+  const Args again = {"--load-file", foreign.shop / "run", "--epochs", "3"};
+  const std::string head = "Changed since " + foreign.file() + ": ";
+  const Outcome other = run_well(again + Args{"--seed", "9", "--clip-norm", "0.5"});
+  CHECK_THAT(other.out, Catch::Contains(head) && Catch::Contains("--seed 7 -> 9") &&
+                            Catch::Contains("--clip-norm 0 -> 0.5") && !Catch::Contains("--epochs 1 ->"));
+  CHECK_THAT(run_well(again + Args{"--seed", "9", "--clip-norm", "0.5", "--force-save"}).out,
+             !Catch::Contains("Changed since"));
+}
+
 TEST_CASE("decoded pictures are kept where the command says, not where a checkpoint does") {
   const ForeignCheckpoint foreign;
   const std::string cache = foreign.shop / "cache";

@@ -88,7 +88,7 @@ TEST_CASE("features, probabilities and errors by class, however the net is place
 
   // Both at once, with the confusion matrix.
   const std::string out = done(test + Args{"--write-features", "fc10", "--feature-path", shop / "f",
-                                           "--test-out", shop / "p", "--confusion", shop / "c/m.csv"});
+                                           "--test-out", shop / "p", "--confusion", shop / "p/m.csv"});
   const Array<float> probabilities = read_array<float>(shop / "p/probabilities_2.npy");
   const Array<float> scores = read_array<float>(shop / "f/data_batch_2.npy");
   CHECK(probabilities.shape == "(20, 10)");
@@ -119,7 +119,7 @@ TEST_CASE("features, probabilities and errors by class, however the net is place
     for (const int count : confusion[c]) csv += "," + std::to_string(count);
     csv += "\r\n";
   }
-  CHECK(read_file(shop / "c/m.csv") == csv);
+  CHECK(read_file(shop / "p/m.csv") == csv);
   const std::size_t table = out.find("Errors by class ('logprob', worst first):\n");
   REQUIRE(table != std::string::npos);
   CHECK(std::count(out.begin() + static_cast<std::ptrdiff_t>(table), out.end(), '\n') == 14);

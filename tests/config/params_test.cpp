@@ -188,10 +188,12 @@ TEST_CASE("bad rates", "[params]") {
   CHECK(rate_error("-0.1") == "par.cfg:2: layer 'c': epsW expects a rate of at least 0, not '-0.1'");
   CHECK(rate_error("const[base=-1]") == "par.cfg:2: layer 'c': epsW expects a rate of at least 0, not '-1'");
   CHECK(rate_error("dexp[base=1;tgtFactor=2]") ==
-        "par.cfg:2: layer 'c': epsW has a wrong value: dexp needs numSteps");
+        "par.cfg:2: layer 'c': epsW has a wrong value: dexp needs numSteps, as in "
+        "dexp[base=...;tgtFactor=...;numSteps=...]");
   CHECK(rate_error("x") ==
         "par.cfg:2: layer 'c': epsW has a wrong value: 'x' is neither a number nor one of the "
-        "schedules const, linear, exp, dexp, cosine, poly, step");
+        "schedules const, linear, exp, dexp, cosine, poly, step, " +
+            std::string(kScheduleSyntax));
 }
 
 TEST_CASE("one-sided and open ranges", "[params]") {

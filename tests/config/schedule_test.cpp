@@ -128,9 +128,28 @@ TEST_CASE("schedules print canonically and read back", "[schedule]") {
   CHECK(Schedule::parse(s.str()).at(0.3) == s.at(0.3));
 }
 
+TEST_CASE("schedules are described as they are parsed", "[schedule]") {
+  for (const ScheduleForm& form : schedule_forms()) {
+    CAPTURE(form.name);
+    CHECK(mistake(form.usage().c_str()).find("expects") != std::string::npos);  // its values are letters
+    std::string all = form.name + "[";
+    for (const std::string& name : form.arguments()) {
+      const ScheduleArgument& argument = schedule_argument(name);
+      CHECK_FALSE(argument.doc.empty());
+      const bool is_letter = argument.value.size() == 1;
+      all += name + "=" + (is_letter ? "2" : argument.value) + ";";
+    }
+    CHECK(mistake((all + "]").c_str()).empty());
+    CHECK_FALSE(form.rate.empty());
+  }
+  for (const ScheduleArgument& argument : schedule_arguments())
+    CHECK(schedule_argument(argument.name).doc == argument.doc);
+}
+
 TEST_CASE("mistakes in schedules are named", "[schedule]") {
   const std::string known =
-      "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step";
+      "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step, written "
+      "like cosine[base=0.1;warmup=5], with ';' between arguments (convnet help schedule)";
   CHECK(mistake("") == "'' " + known);
   CHECK(mistake("nan") == "'nan' " + known);
   CHECK(mistake("inf") == "'inf' " + known);
@@ -144,9 +163,10 @@ TEST_CASE("mistakes in schedules are named", "[schedule]") {
   CHECK(mistake("const") == "const is written const[base=...], not 'const'");
   CHECK(mistake("dexp[base=1") ==
         "dexp is written dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp[base=1'");
-  CHECK(mistake("dexp[base=1;tgtFactor=2]") == "dexp needs numSteps");
-  CHECK(mistake("linear[base=1]") == "linear needs tgtFactor");
-  CHECK(mistake("exp[]") == "exp needs base");
+  CHECK(mistake("dexp[base=1;tgtFactor=2]") ==
+        "dexp needs numSteps, as in dexp[base=...;tgtFactor=...;numSteps=...]");
+  CHECK(mistake("linear[base=1]") == "linear needs tgtFactor, as in linear[base=...;tgtFactor=...]");
+  CHECK(mistake("exp[]") == "exp needs base, as in exp[base=...;tgtFactor=...]");
   CHECK(mistake("exp[base=1;tgtFactr=2]") ==
         "exp has no argument 'tgtFactr', it takes base, tgtFactor; did you mean 'tgtFactor'?");
   CHECK(mistake("const[base=1;numSteps=2]") == "const has no argument 'numSteps', it takes base");
@@ -216,8 +236,12 @@ TEST_CASE("schedules print what they read", "[schedule]") {
 }
 
 TEST_CASE("mistakes in new schedules", "[schedule]") {
-  CHECK(mistake("cosine[tgtFactor=2]") == "cosine needs base");
-  CHECK(mistake("step[base=1]") == "step needs at");
+  CHECK(mistake("cosine[tgtFactor=2]") == "cosine needs base, as in cosine[base=...]");
+  CHECK(mistake("step[base=1]") == "step needs at, as in step[base=...;at=...]");
+  CHECK(mistake("cosine[base=0.1,warmup=3]") ==
+        "cosine: base is followed by another argument without ';' between them: 'base=0.1,warmup=3'");
+  CHECK(mistake("step[base=1;at=3,6 factor=0.5]") ==
+        "step: at is followed by another argument without ';' between them: 'at=3,6 factor=0.5'");
   CHECK(mistake("step[base=1;at=]") == "step: at expects ascending numbers above 0, like 30,60,80, not ''");
   CHECK(mistake("step[base=1;at=60,30]") ==
         "step: at expects ascending numbers above 0, like 30,60,80, not '60,30'");

@@ -1,4 +1,6 @@
 // Operations whose activations are stored as bf16, beside the CPU's in fp32 on the same (rounded) numbers.
+#include <algorithm>
+
 #include "tests/catch.h"
 #include "tests/cuda/run_prepared.h"
 
@@ -38,6 +40,95 @@ TEST_CASE("inner products of bf16 numbers", "[cuda]") {
     check(InnerProductBackwardData{g});
     for (const bool bias : {false, true}) check(InnerProductBackwardWeights{g, bias});
   }
+}
+
+TEST_CASE("locally-connected layers of bf16 numbers", "[cuda]") {
+  for (const LocalGeometry& g : local_geometries()) {
+    for (const bool accumulate : {false, true}) check(LocalForward{g, !accumulate, accumulate, accumulate});
+    check(LocalBackwardData{g});
+    for (const bool bias : {false, true}) check(LocalBackwardWeights{g, bias});
+  }
+  const LocalGeometry empty = local({0, 20, 6, 4}, 18, 3, 1, 1);
+  check(LocalForward{empty});
+  check(LocalBackwardData{empty});
+  check(LocalBackwardWeights{empty});
+}
+
+TEST_CASE("costs, sums of features, biases of elements and scaling read and write bf16 numbers", "[cuda]") {
+  BothBackends both;
+  for (OpCase c : cost_cases()) {
+    if (element_count(arguments(c.op)[1].dims) > 1000) continue;  // slow in threads
+    c.bf16 = true;
+    c.tolerance = std::max(c.tolerance, kTolerance);
+    both.check(c);
+  }
+  for (const GroupSumForward& sum : group_sums()) {
+    check(sum);
+    check(GroupSumBackward{sum.n, sum.c, sum.stride});
+  }
+  for (const Dims& dims : bias_shapes()) check(AddBias{dims});
+  for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{2, 8, 7, 5}, Dims{4, 7}}) {
+    check(Scale{dims, 0.7F});
+    check(NeuronForward{{NeuronKind::logistic}, dims});
+    // Outputs near 0 and 1 would be rounded to them.
+    check(NeuronBackward{{NeuronKind::logistic}, dims},
+          {Values(static_cast<std::size_t>(element_count(dims)), 0.25)});
+  }
+}
+
+TEST_CASE("gradients of what a product makes are bf16, and probabilities are f32", "[cuda]") {
+  const auto target = make_cuda_target(Precision::bf16);
+  const auto types = [&](const OpDesc& op, const std::vector<std::size_t>& rounded) {
+    const std::vector<Argument> args = arguments(op);
+    LayoutHints hints(args.size());
+    for (const std::size_t i : rounded) hints[i] = TensorDesc{args[i].dims, DataType::bf16, nullptr};
+    std::vector<DataType> given;
+    for (const TensorDesc& tensor : target->form(op, hints).args) given.push_back(tensor.type);
+    return given;
+  };
+  constexpr DataType f32 = DataType::f32, bf16 = DataType::bf16, f64 = DataType::f64;
+  using Types = std::vector<DataType>;
+  const Dims dims = {4, 6};
+  const Neuron logistic{NeuronKind::logistic};
+  CHECK(types(NeuronForward{logistic, dims}, {0}) == Types{bf16, f32});
+  CHECK(types(NeuronForward{logistic, dims}, {0, 1}) == Types{bf16, f32});
+  CHECK(types(NeuronBackward{logistic, dims}, {}) == Types{f32, f32, bf16});
+  CHECK(types(SoftmaxBackward{4, 6}, {}) == Types{f32, f32, bf16});
+  CHECK(types(SoftmaxCrossentBackward{4, 6}, {}) == Types{f32, f32, bf16});
+  CHECK(types(LogisticBinaryCostBackward{4, 6}, {}) == Types{f32, f32, bf16});
+  CHECK(types(CrossentBackward{4, 6}, {}) == Types{f32, f32, f32});
+  // Outputs of any layer.
+  CHECK(types(BinaryCostForward{4, 6}, {1}) == Types{f32, bf16, f64});
+  CHECK(types(BinaryCostForward{4, 6}, {}) == Types{f32, f32, f64});
+  CHECK(types(BinaryCostBackward{4, 6}, {1}) == Types{f32, bf16, bf16});
+  CHECK(types(BinaryCostBackward{4, 6}, {2}) == Types{f32, f32, f32});
+  CHECK(types(AverageViews{4, 6, 2}, {0}) == Types{bf16, f32});
+  CHECK(types(SquaresForward{dims}, {0}) == Types{bf16, f64});
+  CHECK(types(SquaresBackward{dims}, {0}) == Types{bf16, bf16});
+  CHECK(types(Scale{dims, 2}, {0}) == Types{bf16, bf16});
+  CHECK(types(GroupSumForward{4, 6, 2}, {0}) == Types{bf16, bf16});
+  CHECK(types(GroupSumBackward{4, 6, 2}, {0}) == Types{bf16, bf16});
+  // A sum may be f32 where what is added is not.
+  CHECK(types(Accumulate{dims}, {0}) == Types{bf16, f32});
+  CHECK(types(Accumulate{dims}, {1}) == Types{f32, bf16});
+  const LocalGeometry g = local({2, 3, 4, 4}, 5, 3, 1, 1);
+  CHECK(types(LocalForward{g, true}, {}) == Types{bf16, bf16, f32, bf16});
+  CHECK(types(LocalBackwardData{g}, {}) == Types{bf16, bf16, bf16});
+  CHECK(types(LocalBackwardWeights{g, true}, {}) == Types{bf16, bf16, f32, f32});
+  CHECK(types(ConvBackwardWeights{conv(2, 3, 4, 4, 5, 3, 1, 1), true}, {}) == Types{bf16, bf16, bf16, f32});
+}
+
+TEST_CASE("sums that are accumulated keep their type, whatever is added", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  const Accumulate op{{5, 13}};
+  for (const DataType added : {DataType::f32, DataType::bf16})
+    for (const DataType sum : {DataType::f32, DataType::bf16}) {
+      const auto prepared =
+          backend->prepare(op, {TensorDesc{op.dims, added, nullptr}, TensorDesc{op.dims, sum, nullptr}});
+      const std::vector<Values> inputs = stored_inputs(op, *prepared);
+      CHECK(relative_error(run_prepared(*backend, op, *prepared, inputs)[1], run_plain(op, inputs)[1]) <=
+            (sum == DataType::f32 ? 1e-6 : kTolerance));
+    }
 }
 
 TEST_CASE("a softmax reads bf16 numbers, and its gradient is bf16", "[cuda]") {

@@ -178,7 +178,7 @@ void BothBackends::check(const OpCase& c) {
   for (const bool last : {false, true}) {
     LayoutHints hints(args.size());
     for (std::size_t i = 0; i < args.size(); ++i)
-      if (args[i].dims.size() == 4) {
+      if (args[i].dims.size() == 4 || (c.bf16 && args[i].dims.size() == 2)) {
         const DataType type = c.bf16 && args[i].type == DataType::f32 ? DataType::bf16 : args[i].type;
         hints[i] = last ? cuda::channels_last(args[i].dims, type) : TensorDesc{args[i].dims, type, nullptr};
       }

@@ -28,4 +28,25 @@ void check_chunks(const Backend& backend, const Op& op, std::int64_t piece_bytes
   }
 }
 
+/// Checks that results are rounded to bf16 once, in however many pieces they are computed: only sums that lie
+/// between two numbers may be rounded to either.
+template <class Op>
+void check_rounded_once(const Op& op, std::int64_t piece_bytes, const std::vector<std::int64_t>& pieces) {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  const cuda::Context context{Precision::bf16, 0, nullptr};
+  const OpForm form = backend->target().form(op, hints_for(op, true));
+  const auto run = [&](std::int64_t most) {
+    const Results results = run_prepared(*backend, op, *cuda::prepare_in_chunks(op, form, context, most));
+    return results.at(2);
+  };
+  const Values expected = run(cuda::kMostColumnBytes);
+  REQUIRE(expected.size() > 100);
+  for (const std::int64_t count : pieces) {
+    const Values actual = run(count * piece_bytes);
+    std::int64_t other = 0;
+    for (std::size_t i = 0; i < actual.size(); ++i) other += actual[i] != expected[i] ? 1 : 0;
+    CHECK(100 * other <= std::ssize(actual));
+  }
+}
+
 }  // namespace convnet::test

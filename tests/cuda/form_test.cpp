@@ -82,8 +82,8 @@ TEST_CASE("the engines that cuDNN proposes first fit into the workspace of large
 TEST_CASE("convolutions have room for padded images, rounded numbers and sums", "[cuda]") {
   ConvGeometry g = square(4, 16, 8, 16);
   const std::int64_t before = workspace(ConvBackwardWeights{g, false}, Precision::bf16);
-  const std::int64_t narrow = aligned(16 * 16 * 9 * 2);
-  CHECK(before == narrow + workspace(ConvForward{g, false}, Precision::bf16));
+  const std::int64_t sums = aligned(16 * 16 * 9 * 4);
+  CHECK(before == sums + workspace(ConvForward{g, false}, Precision::bf16));
   CHECK(workspace(ConvForward{g, true}, Precision::bf16) == aligned(32 * kMiB + 4 * 8 * 8 * 16 * 9 * 2));
   CHECK(workspace(ConvBackwardWeights{g, true}, Precision::bf16) ==
         before + aligned(cuda::sum_rows_bytes(4 * 8 * 8, 16)));
@@ -146,6 +146,9 @@ TEST_CASE("locally-connected layers have room for the windows and results of a c
   const LocalGeometry large = local({512, 64, 16, 16}, 64, 3, 1, 1);
   CHECK(workspace(LocalForward{large}) ==
         std::int64_t{128} * 512 * 64 * 9 * 4 + std::int64_t{128} * 512 * 64 * 4 + 32 * kMiB);
+  // The gradient of the input is summed over both chunks.
+  CHECK(workspace(LocalBackwardData{large}, Precision::bf16) ==
+        workspace(LocalBackwardData{large}) + std::int64_t{512} * 64 * 16 * 16 * 4);
   CHECK(workspace(LocalForward{local({0, 6, 5, 4}, 4, 3, 1, 1)}) == 0);
 }
 

@@ -16,4 +16,5 @@ TEST_CASE("local of the CUDA backend in chunks of positions", "[cuda]") {
   check(LocalForward{g, true, true, true});
   check(LocalBackwardData{g});
   check(LocalBackwardWeights{g, true});
+  check_rounded_once(LocalBackwardData{g}, one, {1, 3, 7});
 }

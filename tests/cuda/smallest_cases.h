@@ -128,7 +128,7 @@ inline const std::map<std::string, std::vector<int>>& smallest_cases() {
       {"sum2.backward", {1}},
       {"sum2.forward", {1, 4}},
       {"take_maps", {19}},
-      {"update", {6, 11}},
+      {"update", {6, 11, 13}},
       {"update.scales", {0}},
       {"update.squares", {0}},
       {"views.average", {0}},

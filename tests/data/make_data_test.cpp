@@ -125,6 +125,7 @@ TEST_CASE("the meta has the mean and the colours of the training images", "[make
   CHECK(meta.find("num_vis")->integer("it") == 768);
   CHECK(meta.find("img_size")->integer("it") == 16);
   CHECK(meta.find("label_offset")->integer("it") == 0);
+  CHECK(meta.find("label_kind")->string("it") == "classes");
   const PickleValue names = *meta.find("label_names");
   REQUIRE(names.size() == 2);
   CHECK(names[0].string("it") == "cat");
@@ -317,6 +318,17 @@ TEST_CASE("a folder with something else is refused", "[make_data]") {
     place.options.batch_size = 4;
     CHECK(place.error() ==
           folder + ": holds a data set made with --batch-size 3 (now 4); make this one in another folder");
+  }
+  SECTION("the same labels as tags") {
+    place.make();
+    LabelledImages tagged = find_labelled_images(place.source.path());
+    tagged.kind = LabelKind::tags;
+    for (auto* part : {&tagged.training, &tagged.validation})
+      for (LabelledImage& image : *part) image.tags = {image.label};
+    CHECK(
+        message_of<InputError>([&] { make_data(tagged, place.options, no_report); }) ==
+        folder +
+            ": holds a data set made with --label-kind classes (now tags); make this one in another folder");
   }
   SECTION("other images") {
     place.make();

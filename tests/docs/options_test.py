@@ -43,7 +43,9 @@ def known_options(program):
 def known_keys():
     text = (ROOT / "docs/layers.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (?:definition|parameters|either) \|", text, re.MULTILINE)
-    return {key for row in rows for key in row.split(", ")} | set(re.findall(r"(\w+)=", text[:text.index("## ")]))
+    schedules = text[text.index("## Schedules"):]
+    schedules = schedules[:schedules.index("\n## ")]
+    return {key for row in rows for key in row.split(", ")} | set(re.findall(r"(\w+)=", text[:text.index("## ")] + schedules))
 
 
 def prose_of(page):

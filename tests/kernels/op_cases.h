@@ -22,7 +22,7 @@ struct OpCase {
   std::vector<std::vector<std::byte>> raw = {};
   std::optional<std::size_t> in_place = {};  ///< the last argument is this one's memory
   double tolerance = 1e-5;                   ///< relative to the largest value of an argument
-  bool bf16 = false;  ///< the CUDA backend's precision; its four-dimensional arguments come as bf16
+  bool bf16 = false;                         ///< the CUDA backend's precision; its activations come as bf16
 };
 
 // The cases of a family of operations (kernels/ops/).

@@ -114,9 +114,19 @@ std::vector<OpCase> update_cases() {
     rounds.parts[3].rate_index = 1;
     rounds.parts[4].images = 0;
     cases.push_back(with_rates(rounds));
+    // Gradients of bf16: one, several, after an accumulator, and more than in one launch.
+    Update rounded{{part(1000, 1, false, -1, true), part(703, 3, false, 0), part(5, 1, false, -1),
+                    part(35, 2, true, -1), part(20, 200, true, -1), part(10, 193, false, -1)},
+                   1};
+    for (const std::size_t i : {0, 1, 3, 4, 5}) rounded.parts[i].gradient_type = DataType::bf16;
+    cases.push_back(with_rates(rounded));
   }
-  for (const std::int64_t count : {1, 16384, 16385, 100000})
-    cases.push_back(with_rates(UpdateSquares{{{count}, {7, true}, {count, true}}}));
+  for (const std::int64_t count : {1, 16384, 16385, 100000}) {
+    UpdateSquares squares{{{count}, {7, true}, {count, true}}};
+    cases.push_back(with_rates(squares));
+    squares.parts[1].gradient_type = squares.parts[2].gradient_type = DataType::bf16;
+    cases.push_back(with_rates(squares));
+  }
   for (const float clip_norm : {0.0F, 0.001F, 1000.0F}) {
     // More parts than in one launch; a matrix with several; one without images, and one that is not due.
     UpdateScales scales{{3, 80}, {}};

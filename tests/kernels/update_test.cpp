@@ -115,6 +115,39 @@ TEST_CASE("update sums several gradients in order", "[update]") {
   CHECK(result(gradients) != result({gradients[0]}));
 }
 
+TEST_CASE("update reads gradients of bf16", "[update]") {
+  const std::int64_t count = 5000;
+  const auto weights = random_values(count, 1), increment = random_values(count, 2);
+  const Rates rates{0.1F, 0.9F, 0.05F, 0};
+  std::vector<std::byte> step(static_cast<std::size_t>(step_block_bytes(1)));
+  std::memcpy(step.data() + sizeof(StepHeader), &rates, sizeof rates);
+  for (const int gradients : {1, 3}) {
+    const auto result = [&](DataType type) {
+      Update op{{{count, 32, 0, gradients}}};
+      op.parts[0].gradient_type = type;
+      OpRun run(cpu::prepare(op, {}), std::ssize(step));
+      const auto next = static_cast<std::size_t>(2 + gradients);
+      run.set_raw(0, weights);
+      run.set_raw(1, increment);
+      for (std::size_t g = 2; g < next; ++g) {
+        std::vector<BFloat16> rounded;
+        std::vector<float> wide;
+        for (const float value : random_values(count, static_cast<std::uint32_t>(g + 1))) {
+          rounded.push_back(to_bf16(value));
+          wide.push_back(to_float(rounded.back()));
+        }
+        type == DataType::bf16 ? run.set_raw(g, rounded) : run.set_raw(g, wide);
+      }
+      run.set_raw(next, step);
+      run.set_raw(next + 1, std::vector<double>{0});
+      run.set_raw(next + 2, std::vector<double>{0});
+      run.run();
+      return run.raw<float>(0, static_cast<std::size_t>(count));
+    };
+    CHECK(result(DataType::bf16) == result(DataType::f32));
+  }
+}
+
 TEST_CASE("update waits until the step is due, and accumulates till then", "[update]") {
   const std::int64_t count = 5000;
   const std::int64_t block = step_block_bytes(1);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_weights.h"
@@ -442,9 +443,28 @@ TEST_CASE("a warning names the first process that has more CPU devices than core
   CHECK(warning({1, 1}).empty());
   const std::string text = warning({1, 100000});
   CHECK_THAT(text, Catch::StartsWith("warning: rank 1 on host "));
-  CHECK_THAT(text,
-             Catch::EndsWith(" core(s) for 100000 CPU devices, which take turns; where mpirun binds "
-                             "processes to cores, --bind-to none lets them use all cores of their host"));
+  CHECK_THAT(
+      text,
+      Catch::EndsWith(" core(s) for 100000 CPU devices, which take turns; where mpirun binds "
+                      "processes to cores, --bind-to none lets them use all cores of their host; --gpu lists "
+                      "the devices of each process"));
+}
+
+TEST_CASE("a warning says how many threads the processes of a host may have each") {
+  const auto warning = [](int threads) {
+    std::string text;
+    run_processes(2, [&](Processes& processes) {
+      const std::string own = too_many_threads(threads, &processes);
+      if (processes.rank() == 0) text = own;
+    });
+    return text;
+  };
+  CHECK(warning(1).empty());
+  const int more = usable_cores() + 1;
+  const std::string each = std::to_string(std::max(1, usable_cores() / 2));
+  CHECK(warning(more).starts_with("warning: --threads " + std::to_string(more) +
+                                  ": each process of this host may use " + each +
+                                  " core(s); more threads take"));
 }
 
 TEST_CASE("what each process brings comes to all") {

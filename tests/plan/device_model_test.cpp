@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "convnet/base/error.h"
@@ -92,6 +93,13 @@ TEST_CASE("model file: every key arrives") {
   CHECK(read_device_model(folder / "m.json").concurrent_streams);
 }
 
+/// Returns the number of devices that a name like "8 machines of 4 x Tesla" tells.
+int devices_in_name(const std::string& name) {
+  std::smatch found;
+  REQUIRE(std::regex_search(name, found, std::regex("^(?:([0-9]+) machines of )?([0-9]+) x ")));
+  return (found[1].matched ? std::stoi(found[1]) : 1) * std::stoi(found[2]);
+}
+
 TEST_CASE("model file: the models of bench/ can be read and say where their numbers come from") {
   std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(CONVNET_SOURCE_DIR "/bench/models")) {
@@ -102,7 +110,10 @@ TEST_CASE("model file: the models of bench/ can be read and say where their numb
     const json j = json::parse(read_file(entry.path().string()));
     for (const auto& [key, value] : j.items()) {
       INFO(key);
-      if (value.is_number() || value.is_object()) CHECK(m.source.find(key) != std::string::npos);
+      if (key == "devices")
+        CHECK(m.devices == devices_in_name(m.name));
+      else if (value.is_number() || value.is_object())
+        CHECK(m.source.find(key) != std::string::npos);
     }
   }
   CHECK(seen.count("nvlink-8gpu") == 1);
@@ -112,6 +123,8 @@ TEST_CASE("model file: the models of bench/ can be read and say where their numb
 }
 
 TEST_CASE("model file: wrong numbers") {
+  for (const json& wrong : {json(0), json(4097), json(2.5), json("8")})
+    contains(error_with("devices", wrong), "key 'devices' expects an integer between 1 and 4096");
   contains(error_with("flops", 0), "key 'flops' expects a number of at least 1 or an object");
   contains(error_with("flops", -5e12), "key 'flops' expects");
   contains(error_with("flops", 1e30), "key 'flops' expects");

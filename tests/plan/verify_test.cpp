@@ -168,6 +168,90 @@ TEST_CASE("in bf16 plans weights lie as their gradients do: nothing is reordered
   CHECK(gradients == 16);  // of 8 layers, with their biases
 }
 
+/// The matrices whose gradients the updates of a plan read, by the type of these gradients.
+struct GradientTypes {
+  int rounded = 0, wide = 0;
+};
+GradientTypes gradient_types(const Plan& plan) {
+  GradientTypes types;
+  for (const Task& task : plan.tasks) {
+    const auto* update = std::get_if<Update>(&*task.op);
+    if (update == nullptr) continue;
+    std::size_t at = 0;
+    for (const Update::Part& part : update->parts) {
+      for (std::size_t g = at + 2; g < at + part.accumulator(); ++g)
+        CHECK(plan.buffers[task.uses[g].buffer].desc.type == part.gradient_type);
+      ++(part.gradient_type == DataType::bf16 ? types.rounded : types.wide);
+      at += part.arguments();
+    }
+  }
+  return types;
+}
+
+TEST_CASE("updates on GPUs read gradients as bf16 where convolutions have made such") {
+  const auto types = [](int replicas, int microbatches, Precision precision = Precision::bf16,
+                        const Topology& topology = {}) {
+    PlannedNet net("alexnet-owt", true, false, replicas, precision, "cuda", topology, microbatches);
+    const Plan& plan = net.plan(Phase::train, 64);
+    CHECK_NOTHROW(verify(plan, net.graph));
+    for (const Task& task : plan.tasks) {
+      const auto* reorder = std::get_if<Reorder>(&*task.op);
+      if (reorder == nullptr || plan.buffers[task.uses[0].buffer].kind != BufferKind::weights_gradient)
+        continue;
+      CHECK(microbatches > 1);  // only sums are f32
+      CHECK(reorder->to.type == DataType::f32);
+    }
+    return gradient_types(plan);
+  };
+  // 5 convolutions of 8 layers, each of which has biases.
+  const GradientTypes one = types(0, 1);
+  CHECK(one.rounded == 5);
+  CHECK(one.wide == 11);
+  // Each replica updates a shard of the larger matrices.
+  const GradientTypes two = types(2, 1);
+  CHECK(two.rounded >= 5);
+  CHECK(two.wide >= 11);
+  CHECK(types(0, 2).rounded == 0);
+  CHECK(types(0, 1, Precision::tf32).rounded == 0);
+}
+
+TEST_CASE("plans for GPUs in bf16 convert no activation") {
+  for (const auto& [config, data] : config_cases()) {
+    INFO(config);
+    PlannedNet net(config, true, false, 0, Precision::bf16, "cuda");
+    for (const Phase phase : {Phase::train, Phase::test}) {
+      const Plan& plan = net.plan(phase, 96);
+      for (const Task& task : plan.tasks) {
+        const auto* reorder = std::get_if<Reorder>(&*task.op);
+        if (reorder == nullptr) continue;
+        INFO(net.graph.nodes[task.node].name << ": " << plan.buffers[task.uses[0].buffer].name);
+        CHECK(reorder->from.type == reorder->to.type);
+      }
+    }
+  }
+}
+
+TEST_CASE("verify finds an update that takes gradients for others than they are") {
+  PlannedNet net("alexnet-owt", true, false, 0, Precision::bf16, "cuda");
+  const Plan& good = net.plan(Phase::train, 32);
+  int changed = 0;
+  for (const TaskId t : good.tasks.ids()) {
+    const auto* update = std::get_if<Update>(&*good.tasks[t].op);
+    if (update == nullptr) continue;
+    std::size_t at = 0;
+    for (std::size_t p = 0; p < update->parts.size(); at += update->parts[p].arguments(), ++p) {
+      Plan bad = good;
+      Task& task = bad.tasks[t];
+      Update::Part& part = std::get<Update>(task.op.change()).parts[p];
+      part.gradient_type = part.gradient_type == DataType::bf16 ? DataType::f32 : DataType::bf16;
+      task.form.change().args[at + 2].type = part.gradient_type;
+      CHECK_FALSE(passes(bad, net.graph));
+      ++changed;
+    }
+  }
+  CHECK(changed == 16);
+}
+
 /// Returns the number of uses by which tasks read weights that are kept as bf16. Checks that none converts
 /// weights.
 int reads_of_rounded(const Plan& plan) {

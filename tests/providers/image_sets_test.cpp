@@ -316,6 +316,18 @@ TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image
   }
   REQUIRE(drawn.size() == 3);
   for (const int label : {0, 2, 3}) CHECK(drawn[label] > 70);
+  CHECK(label_kind(provider->matrices()) == LabelKind::classes);
+
+  const auto kind_of = [&](const std::string& kind) {
+    write_file(folder / "batches.meta",
+               meta(4, 10, 16, {{"label_offset", pickles::integer(-1)}, {"label_kind", pickles::str(kind)}}));
+    return label_kind(open_images(folder.path())->matrices());
+  };
+  CHECK(message_of<InputError>([&] {
+          kind_of("tag");
+        }).ends_with("a label_kind of 'tag'; it is classes or tags"));
+  CHECK(kind_of("tags") == LabelKind::tags);
+  CHECK(kind_of("classes") == LabelKind::classes);
 
   const auto error = [&](const std::string& pickle) {
     write_file(folder / "data_batch_0", pickle);

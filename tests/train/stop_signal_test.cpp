@@ -68,6 +68,32 @@ TEST_CASE("a signal after the preparations is found by the run") {
   CHECK(ended == 7);
 }
 
+TEST_CASE("the first Ctrl-C asks a run to stop, and the second one ends it") {
+  const auto await = [](StopSignal& stop, int signal) {
+    kill(getpid(), signal);
+    while (!stop.arrived()) usleep(1000);
+    if (stop.signal() != signal) _exit(4);
+  };
+  // Only a person presses Ctrl-C again because nothing seems to happen.
+  CHECK(child([&] {
+          const StandardStreams streams;
+          StopSignal stop(streams);
+          const StopSignal::AnswersCtrlC answers(stop);
+          await(stop, SIGTERM);
+          for (int i = 0; i < 3; ++i) kill(getpid(), SIGTERM);
+          usleep(50'000);
+        }) == 0);
+  CHECK(child([&] {
+          const StandardStreams streams;
+          StopSignal stop(streams);
+          const StopSignal::AnswersCtrlC answers(stop);
+          await(stop, SIGINT);
+          usleep(50'000);
+          kill(getpid(), SIGINT);
+          while (true) pause();
+        }) == -SIGINT);
+}
+
 TEST_CASE("preparations end although nobody can wait for signals") {
   const int ended = child([] {
     const StandardStreams streams;
