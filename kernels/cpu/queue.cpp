@@ -197,7 +197,8 @@ class HostQueue : public Queue {
   std::shared_ptr<const Mark> mark() override {
     if (end_) return end_;
     auto mark = make_mark(device_->bell().get());
-    const bool follows = recorded_ && !recorded_->all.empty() && next_.after.empty() && !next_.begins;
+    const bool follows =
+        recorded_ && !recorded_->all.empty() && next_.after.empty() && !next_.begins && !last_started_;
     if (follows && !recorded_->all.back().ends) {
       recorded_->all.back().ends = mark;
     } else {
@@ -230,7 +231,10 @@ class HostQueue : public Queue {
     };
     put_without_waiting();
     last_started_ = end;
-    return end_ = end;
+    // mark() is to be reached by the device's thread, so that nothing of a recording is left when it is
+    // played again.
+    end_ = nullptr;
+    return end;
   }
 
   /// From here to end_recording() work is collected.
