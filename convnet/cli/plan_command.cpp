@@ -192,7 +192,7 @@ void plan_command(const std::vector<std::string>& args) {
   options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
   for (const std::string& warning :
-       {unused_devices(graph, options.devices), too_many_threads(options.devices.threads),
+       {unused_devices(graph, options.devices), too_many_threads(options.devices),
         predictor ? predictor->too_many_devices(options.devices.gpus().size()) : ""})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   if (!options.flat.empty()) write_whole_file(options.flat, flat_text(run.files.definition));

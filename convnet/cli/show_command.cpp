@@ -312,7 +312,7 @@ void show_command(const std::vector<std::string>& args) {
       asked.save_costs.empty())
     return;
   const Run run = open_run(read_run_checkpoint(given.at("load-file")), given);
-  if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
+  if (const std::string warning = too_many_threads(run.options.devices); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (!asked.show_cost.empty()) write_curves(run, asked, picture_name("cost.png"));
   if (!asked.save_costs.empty())

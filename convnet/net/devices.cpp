@@ -36,19 +36,14 @@ CoresOfProcesses exchange_cores(Processes& processes) {
 
 int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
 
-std::string too_many_threads(int threads, Processes* processes) {
-  int cores = usable_cores();
-  std::string who = "this process";
-  if (processes != nullptr) {
-    const CoresOfProcesses all = exchange_cores(*processes);
-    cores = shared_cores(all.cores, all.hosts)[static_cast<std::size_t>(processes->rank())];
-    who = "each process of this host";
-  }
-  if (threads <= cores) return "";
+std::string too_many_threads(const DeviceOptions& options) {
+  const bool shares = options.cores > 0;
+  const int cores = shares ? options.cores : usable_cores();
+  if (options.threads <= cores) return "";
   return fmt::format(
       "warning: --threads {}: {} may use {} core(s); more threads take turns, which is slower than --threads "
       "{}",
-      threads, who, cores, cores);
+      options.threads, shares ? "each process of this host" : "this process", cores, cores);
 }
 
 std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
@@ -209,7 +204,8 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
   check_hosts(options);
   const CoresOfProcesses all = exchange_cores(*processes);
   const auto own = static_cast<std::size_t>(processes->rank());
-  if (options.threads == 0) options.threads = shared_cores(all.cores, all.hosts)[own];
+  options.cores = shared_cores(all.cores, all.hosts)[own];
+  if (options.threads == 0) options.threads = options.cores;
   options.devices_on_cores = options.devices_before = 0;
   for (std::size_t r = 0; r < all.cores.size(); ++r) {
     if (all.hosts[r] != all.hosts[own] || all.cores[r].mask != all.cores[own].mask) continue;

@@ -18,9 +18,9 @@ int thread_count(int threads);
 /// Returns the number of threads of each of `devices` CPU devices, which share out those that thread_count()
 /// counts: at least 1, and no more than the environment variable OMP_THREAD_LIMIT allows.
 int threads_of_each(const DeviceOptions& options, int devices);
-/// Returns a warning if --threads asks for more cores than this process may use, else "". In a run of several
-/// processes (else `processes` is null) all call it together, and those of a host share out its cores.
-std::string too_many_threads(int threads, Processes* processes = nullptr);
+/// Returns a warning if --threads asks for more cores than this process may use, else "". with_devices() must
+/// have set the cores of a process of several.
+std::string too_many_threads(const DeviceOptions& options);
 
 /// Returns a warning if a process has fewer cores than CPU devices, else "". All processes call it together.
 std::string too_few_cores(const DeviceOptions& options, Processes& processes);

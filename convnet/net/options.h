@@ -78,6 +78,9 @@ struct DeviceOptions {
   /// The devices of the processes that have the same cores as this one, and those of them that come before
   /// this process's. Set by with_devices() if there are several processes.
   int devices_on_cores = 0, devices_before = 0;
+  /// The cores of this process, where those of a host share out its cores. Set by with_devices() if there are
+  /// several processes.
+  int cores = 0;
   bool operator==(const DeviceOptions&) const = default;
 
   /// Returns whether `gpu` is a word that with_devices() replaces.

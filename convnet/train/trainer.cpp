@@ -153,10 +153,10 @@ void Trainer::print_start(const std::string& notes) {
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   left_out_ = left_out_text(provider_->left_out());
-  for (const std::string& warning : {unused_devices(net_.graph(), options_.devices),
-                                     too_many_threads(options_.devices.threads, processes_), left_out_,
-                                     smaller_batches(options_.step.mini, minibatch),
-                                     options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
+  for (const std::string& warning :
+       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices), left_out_,
+        smaller_batches(options_.step.mini, minibatch),
+        options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);

@@ -454,7 +454,10 @@ TEST_CASE("a warning says how many threads the processes of a host may have each
   const auto warning = [](int threads) {
     std::string text;
     run_processes(2, [&](Processes& processes) {
-      const std::string own = too_many_threads(threads, &processes);
+      DeviceOptions options;
+      options.gpu = "0";
+      options.threads = threads;
+      const std::string own = too_many_threads(with_devices(options, &processes));
       if (processes.rank() == 0) text = own;
     });
     return text;
