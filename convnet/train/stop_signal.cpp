@@ -58,8 +58,8 @@ bool StopSignal::arrived() {
 }
 
 /// A watcher that cannot wait for signals ends, and leaves them to arrived().
-StopSignal::Watcher::Watcher(const StopSignal& signals, std::function<bool(int signal)> takes)
-    : over_(eventfd(0, EFD_CLOEXEC)) {
+StopSignal::Watcher::Watcher(StopSignal& signals, std::function<bool(int signal)> takes)
+    : signals_(signals), over_(eventfd(0, EFD_CLOEXEC)) {
   if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
   thread_ = std::thread([arriving = signals.fd_, over = over_, takes = std::move(takes)] {
     while (true) {
@@ -72,27 +72,25 @@ StopSignal::Watcher::Watcher(const StopSignal& signals, std::function<bool(int s
       if (!takes(static_cast<int>(info.ssi_signo))) return;
     }
   });
+  signals_.watched_ = true;
 }
 
 StopSignal::Watcher::~Watcher() {
   eventfd_write(over_, 1);
   thread_.join();
   close(over_);
+  signals_.watched_ = false;
 }
 
 StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
-    : signals_(signals), watcher_(signals, [before_end = std::move(before_end)](int signal) {
+    : watcher_(signals, [before_end = std::move(before_end)](int signal) {
         before_end();
         end_by(signal);
         return false;
-      }) {
-  signals_.watched_ = true;
-}
-
-StopSignal::EndsProgram::~EndsProgram() { signals_.watched_ = false; }
+      }) {}
 
 StopSignal::AnswersCtrlC::AnswersCtrlC(StopSignal& signals)
-    : signals_(signals), watcher_(signals, [&signals, answered = false](int signal) mutable {
+    : watcher_(signals, [&signals, answered = false](int signal) mutable {
         if (signals.signal_ == 0) signals.signal_ = signal;
         if (signal != SIGINT) return true;
         if (answered) end_by(signal);
@@ -101,10 +99,6 @@ StopSignal::AnswersCtrlC::AnswersCtrlC(StopSignal& signals)
                    "\nStopping after this minibatch; another Ctrl-C ends the program at once, and nothing is "
                    "saved\n");
         return true;
-      }) {
-  signals_.watched_ = true;
-}
-
-StopSignal::AnswersCtrlC::~AnswersCtrlC() { signals_.watched_ = false; }
+      }) {}
 
 }  // namespace convnet

@@ -38,15 +38,17 @@ class StopSignal {
   /// Returns the signal because of which arrived() is true; 0 for another reason.
   int signal() const { return signal_; }
 
-  /// A thread that gives each signal to a function, until that returns false.
+  /// A thread that gives each signal to a function, until that returns false. As long as it lives, arrived()
+  /// takes none.
   class Watcher {
    public:
-    Watcher(const StopSignal& signals, std::function<bool(int signal)> takes);
+    Watcher(StopSignal& signals, std::function<bool(int signal)> takes);
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
     ~Watcher();
 
    private:
+    StopSignal& signals_;
     int over_ = -1;  ///< event descriptor by which the destructor ends the thread
     std::thread thread_;
   };
@@ -56,12 +58,8 @@ class StopSignal {
   class EndsProgram {
    public:
     EndsProgram(StopSignal& signals, std::function<void()> before_end);
-    EndsProgram(const EndsProgram&) = delete;
-    EndsProgram& operator=(const EndsProgram&) = delete;
-    ~EndsProgram();
 
    private:
-    StopSignal& signals_;
     Watcher watcher_;
   };
 
@@ -70,12 +68,8 @@ class StopSignal {
   class AnswersCtrlC {
    public:
     explicit AnswersCtrlC(StopSignal& signals);
-    AnswersCtrlC(const AnswersCtrlC&) = delete;
-    AnswersCtrlC& operator=(const AnswersCtrlC&) = delete;
-    ~AnswersCtrlC();
 
    private:
-    StopSignal& signals_;
     Watcher watcher_;
   };
 
