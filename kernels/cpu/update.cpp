@@ -135,13 +135,15 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
 }
 
 /// Returns the sum of squares of `values`, to which `more` is added if it is not null, in a fixed order.
-double squares_of(const float* values, const float* more, std::int64_t count) {
+template <class T>
+double squares_of(const T* values, const float* more, std::int64_t count) {
   std::vector<double> pieces(static_cast<std::size_t>((count + kPieceElements - 1) / kPieceElements));
   for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = begin; i < end; ++i) {
-      const double value = more == nullptr ? values[i] : more[i] + values[i];
+      const float stored = to_float(values[i]);
+      const double value = more == nullptr ? stored : more[i] + stored;
       sum += value * value;
     }
     pieces[static_cast<std::size_t>(begin / kPieceElements)] = sum;
@@ -177,16 +179,12 @@ Prepared prepare(const UpdateSquares& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op), [parts = op.parts](std::span<std::byte* const> args) {
         auto* squares = reinterpret_cast<double*>(args.back());
-        std::vector<float> widened;
         for (const UpdateSquares::Part& part : parts) {
-          const float* gradient = as_floats(args[1]);
-          if (part.gradient_type == DataType::bf16) {
-            widened.resize(static_cast<std::size_t>(part.count));
-            widen_bf16(as<BFloat16>(args[1]), part.count, widened.data());
-            gradient = widened.data();
-          }
+          const float* const accumulator = part.accumulates ? as_floats(args[2]) : nullptr;
           *squares++ = squares_of(as_floats(args[0]), nullptr, part.count);
-          *squares++ = squares_of(gradient, part.accumulates ? as_floats(args[2]) : nullptr, part.count);
+          *squares++ = part.gradient_type == DataType::bf16
+                           ? squares_of(as<BFloat16>(args[1]), accumulator, part.count)
+                           : squares_of(as_floats(args[1]), accumulator, part.count);
           args = args.subspan(part.accumulates ? 3 : 2);
         }
       });
