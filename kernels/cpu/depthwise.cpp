@@ -11,10 +11,6 @@ namespace {
 constexpr int kMaps = kDepthwiseMaps;
 using Maps = Vector<float, kMaps>::Type;
 
-/// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
-/// on the number of threads.
-constexpr std::int64_t kMostParts = 8;
-
 /// Rows of a filter whose sums are in registers at once, beside a vector of differences.
 template <int Filter>
 constexpr int kRowsAtOnce =
@@ -50,14 +46,14 @@ class DepthwiseGradients : public PreparedOp {
     float* const sums = as<float>(workspace);  // [block][part][tap, and the bias][map]
     float* const weights = as<float>(pointers[2]);
     float* const biases = bias_ ? as<float>(pointers[3]) : nullptr;
-    const std::int64_t ranges = ranges_of_blocks(parts_, blocks_);
+    const BlockRanges ranges(parts_, blocks_);
 #pragma omp parallel
     {
       Band band(lines(band_), -pad_, width_);
 #pragma omp for collapse(2) schedule(static)
       for (std::int64_t part = 0; part < parts_; ++part)
-        for (std::int64_t range = 0; range < ranges; ++range)
-          sum_part(src, dst, part, blocks_ * range / ranges, blocks_ * (range + 1) / ranges, band, sums);
+        for (std::int64_t range = 0; range < ranges.count(); ++range)
+          sum_part(src, dst, part, ranges.begin(range), ranges.begin(range + 1), band, sums);
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks_; ++block)
         add_parts(sums + block * parts_ * kSums, block, weights + block * kTaps * kMaps, biases);

@@ -25,9 +25,6 @@ constexpr bool kBlocked = false;
 #endif
 
 constexpr std::int64_t kMostChannels = 4;
-/// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
-/// on the number of threads.
-constexpr std::int64_t kMostParts = 8;
 /// A band is as many rows of windows as have differences of about kBandBytes in the blocks of a pass.
 constexpr std::int64_t kBandBytes = 16 << 10;
 

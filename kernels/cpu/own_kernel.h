@@ -88,13 +88,26 @@ void for_pieces(std::int64_t count, const Body& body) {
     body(i * kPieceElements, std::min(count, (i + 1) * kPieceElements));
 }
 
-/// Returns into how many ranges of neighbours the blocks of each of `groups` groups of images are divided, so
-/// that there are equally many ranges for each thread. Ranges are as long as they can be, because processors
-/// fetch long runs of memory ahead, but not short ones.
-inline std::int64_t ranges_of_blocks(std::int64_t groups, std::int64_t blocks) {
-  const std::int64_t threads = omp_get_max_threads();
-  return std::min(blocks, threads / std::gcd(groups, threads));
-}
+/// Kernels that sum over images divide them into at most so many parts with sums of their own, which are
+/// added in order, so that sums do not depend on the number of threads.
+constexpr std::int64_t kMostParts = 8;
+
+/// Divides the blocks of each of `groups` groups of images into ranges of neighbours, so that there are
+/// equally many ranges for each thread. Ranges are as long as they can be, because processors fetch long runs
+/// of memory ahead, but not short ones.
+class BlockRanges {
+ public:
+  BlockRanges(std::int64_t groups, std::int64_t blocks) : blocks_(blocks) {
+    const std::int64_t threads = omp_get_max_threads();
+    count_ = std::min(blocks, threads / std::gcd(groups, threads));
+  }
+  std::int64_t count() const { return count_; }
+  /// Returns the first block of a range, and of count() the number of blocks.
+  std::int64_t begin(std::int64_t range) const { return blocks_ * range / count_; }
+
+ private:
+  std::int64_t blocks_, count_;
+};
 
 /// Zeroes the padding behind the last channel in pixels [begin, end) of image `n`.
 template <class T>

@@ -18,9 +18,7 @@ constexpr int kMaps = kUsualBlock;  ///< maps that lie together
 using Maps = Vector<float, kMaps>::Type;
 constexpr std::int64_t kFilters = std::int64_t{kMaps} * kMaps;  ///< filters between two blocks of maps
 
-/// Images are divided into parts with sums of their own, which are added in order, so that sums do not depend
-/// on the number of threads. There are fewer parts if their sums would take more than kPartsBytes.
-constexpr std::int64_t kMostParts = 8;
+/// There are fewer than kMostParts parts of images if their sums would take more.
 constexpr std::int64_t kPartsBytes = 512 << 10;
 /// Up to kPixels pixels of a few blocks of maps stay in the first-level cache.
 constexpr std::int64_t kPixels = 256;
@@ -51,14 +49,13 @@ class PointwiseGradients : public PreparedOp {
     const float* const dst = as<float>(pointers[1]);
     float* const weights = as<float>(pointers[2]);
     float* const sums = parts_ > 1 ? as<float>(workspace) : weights;
-    const std::int64_t ranges = ranges_of_blocks(parts_, groups_);
+    const BlockRanges ranges(parts_, groups_);
 #pragma omp parallel
     {
 #pragma omp for collapse(2) schedule(static)
       for (std::int64_t part = 0; part < parts_; ++part)
-        for (std::int64_t range = 0; range < ranges; ++range)
-          sum_part(src, dst, part, groups_ * range / ranges, groups_ * (range + 1) / ranges,
-                   sums + part * sums_);
+        for (std::int64_t range = 0; range < ranges.count(); ++range)
+          sum_part(src, dst, part, ranges.begin(range), ranges.begin(range + 1), sums + part * sums_);
       if (parts_ > 1) {
 #pragma omp for schedule(static)
         for (std::int64_t i = 0; i < sums_; i += kFilters) add_parts(sums + i, weights + i);

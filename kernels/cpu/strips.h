@@ -59,11 +59,11 @@ class Cutting {
   /// Calls body(group, first, end) for all ranges [first, end) of blocks of all groups, in parallel.
   template <class Body>
   void for_ranges(const Body& body) const {
-    const std::int64_t ranges = ranges_of_blocks(groups_, blocks_);
+    const BlockRanges ranges(groups_, blocks_);
 #pragma omp parallel for collapse(2) schedule(static) if (view_.size() >= kParallelElements)
     for (std::int64_t group = 0; group < groups_; ++group)
-      for (std::int64_t range = 0; range < ranges; ++range)
-        body(group, blocks_ * range / ranges, blocks_ * (range + 1) / ranges);
+      for (std::int64_t range = 0; range < ranges.count(); ++range)
+        body(group, ranges.begin(range), ranges.begin(range + 1));
   }
 
   /// Calls body(block, strip) for the strips of a group in blocks [first, end), in the order of memory.
