@@ -63,8 +63,7 @@ const std::vector<Command>& commands() {
        nullptr, "", InProcesses::first, plain<layers_command>},
       {"help", "[WORD | --man]",
        "Describes a command, a layer type, a key, a neuron, an option, a net or `schedule`, or prints the "
-       "man "
-       "page (groff).",
+       "man page (groff).",
        Operands::topics, nullptr, "", InProcesses::first, plain<help_command>},
       {"completion", "bash|zsh|fish", "Prints the completion script of a shell.", Operands::shells, nullptr,
        "", InProcesses::first, plain<completion_command>},

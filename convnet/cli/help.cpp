@@ -147,8 +147,7 @@ std::string usage_text() {
           wrapped(
               "The word train may be left out. `convnet COMMAND --help` lists the options of a command; "
               "`convnet help WORD` describes a layer type, one of its keys, a neuron, an option, a net or "
-              "`schedule`; "
-              "`convnet --version` says what was built.",
+              "`schedule`; `convnet --version` says what was built.",
               0, 0) +
           "\n";
   return text + "Exit codes: " + std::string(kExitCodes) + "\n";

@@ -5,10 +5,10 @@
 #include <array>
 #include <utility>
 
-#include "convnet/base/names.h"
 #include "convnet/base/printable.h"
 #include "convnet/cli/help.h"
 #include "convnet/config/schedule.h"
+#include "convnet/config/text.h"
 #include "convnet/net/find_net.h"
 #include "convnet/net/ready_nets.h"
 #include "convnet/plan/print.h"
@@ -32,15 +32,9 @@ const std::array<TaskHelp, 2>& task_helps() {
        "--data-path choose other images)"},
       {{"resume", "continue", "restart"},
        "to resume a run, type: convnet --load-file CHECKPOINT, with --epochs N to go on to epoch N; a "
-       "command "
-       "line with --save-file FOLDER resumes from the newest checkpoint there, too"},
+       "command line with --save-file FOLDER resumes from the newest checkpoint there, too"},
   }};
   return all;
-}
-
-bool is_same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
 }
 
 std::string paragraph(const std::string& text) {
@@ -78,7 +72,7 @@ std::string option_help(const std::string& key) {
 }
 
 bool is_key(const ParamSpec& spec, const std::string& word) {
-  const auto same = [&](const std::string& name) { return is_same_word(name, word); };
+  const auto same = [&](const std::string& name) { return lower(name) == lower(word); };
   return same(spec.key) || std::any_of(spec.aliases.begin(), spec.aliases.end(), same);
 }
 
@@ -152,7 +146,7 @@ std::string schedule_help(const std::string& word) {
                0, 0) +
            "\n" + schedules_text(schedule_forms()) + "\nExample: epsW=cosine[base=0.1;warmup=5]\n";
   for (const ScheduleForm& form : schedule_forms())
-    if (is_same_word(form.name, word))
+    if (lower(form.name) == lower(word))
       return "A learning-rate schedule, where p grows from 0 to 1 over the run:\n" + schedules_text({form}) +
              "\nconvnet help schedule describes all of them.\n";
   return "";
@@ -161,7 +155,7 @@ std::string schedule_help(const std::string& word) {
 std::string net_help(const std::string& word) {
   for (const std::string& file : installed_net_files(CfgFile::definition)) {
     const std::string name = short_net_name(file);
-    if (!is_same_word(name, word) && !is_same_word(file, word)) continue;
+    if (lower(name) != lower(word) && lower(file) != lower(word)) continue;
     std::string text = "--layer-def " + name + "\n";
     if (const auto net = ready_net(installed_nets(), file)) {
       text +=

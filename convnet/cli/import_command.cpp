@@ -118,8 +118,7 @@ void check_unedited(const char* option, const std::string& file, const std::stri
   if (there == text || (!last_text.empty() && there == last_text)) return;
   throw InputError(
       fmt::format("{} {}: has been edited since it was imported, or another import made it; remove it, or "
-                  "keep it and name "
-                  "another file with {}",
+                  "keep it and name another file with {}",
                   option, file, option));
 }
 

@@ -68,8 +68,7 @@ std::string schedules_markdown() {
     text += fmt::format("| `{}={}` | {} |\n", argument.name, argument.value, argument.doc);
   return text +
          "\np and epochs grow with each batch of the data set. Names of schedules and of their arguments may "
-         "be "
-         "written in any case.\n\n";
+         "be written in any case.\n\n";
 }
 
 }  // namespace

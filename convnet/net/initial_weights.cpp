@@ -230,9 +230,8 @@ class SkippedTensors {
     if (norms_ <= matrices_) return "";
     return fmt::format(
         "warning: this net lacks {} of the batch norms of {}, like {}, so the copied layers do not compute "
-        "what "
-        "they did there; give the net bnorm layers of these names, or if convnet import made the net, begin "
-        "with the checkpoint that it wrote",
+        "what they did there; give the net bnorm layers of these names, or if convnet import made the net, "
+        "begin with the checkpoint that it wrote",
         norms_, file, excerpt(first_norm_));
   }
 
