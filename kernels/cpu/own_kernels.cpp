@@ -40,6 +40,8 @@ Prepared prepare_own_direct(const OpDesc& op, DataType type) {
           own = own::prepare_depthwise(desc, type);
         if constexpr (requires { own::prepare_few_maps(desc, type); })
           if (!own) own = own::prepare_few_maps(desc, type);
+        if constexpr (requires { own::prepare_dense(desc, type); })
+          if (!own) own = own::prepare_dense(desc, type);
         if constexpr (requires { own::prepare_pointwise(desc, type); })
           if (!own) own = own::prepare_pointwise(desc, type);
         return own;

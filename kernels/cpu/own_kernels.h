@@ -17,9 +17,9 @@ struct OwnKernels {
   /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if the instruction set has no
   /// vector products of `type`, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
-  /// Prepares a depthwise convolution (depthwise.cpp, depthwise_outputs.cpp), or gradients of filters of few
-  /// maps (few_maps.cpp) or of 1x1 pixel (pointwise.cpp). Returns null for other operations, and where the
-  /// library is as fast.
+  /// Prepares a depthwise convolution (depthwise.cpp, depthwise_outputs.cpp), gradients of filters of few
+  /// maps (few_maps.cpp) or of 1x1 pixel (pointwise.cpp), or an inner product (dense.cpp). Returns null for
+  /// other operations, and where the library is as fast.
   Prepared (*prepare_direct)(const OpDesc& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
@@ -113,6 +113,8 @@ Prepared prepare_depthwise(const ConvForward& op, DataType type);
 Prepared prepare_depthwise(const ConvBackwardData& op, DataType type);
 Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type);
 Prepared prepare_few_maps(const ConvBackwardWeights& op, DataType type);
+Prepared prepare_dense(const InnerProductForward& op, DataType type);
+Prepared prepare_dense(const InnerProductBackwardData& op, DataType type);
 Prepared prepare_pointwise(const ConvBackwardWeights& op, DataType type);
 
 double measure_peak_flops(int threads, DataType factors);

@@ -88,7 +88,7 @@ inline const std::map<std::string, std::vector<int>>& smallest_cases() {
       {"eltmul.maps", {1, 2}},
       {"eltmul.sums", {1, 2}},
       {"eltsum", {4, 5}},
-      {"inner_product.backward_weights", {1, 9, 22}},
+      {"inner_product.backward_weights", {1, 9, 26}},
       {"inner_product.forward", {2, 22}},
       {"inner_product.forward+relu", {0, 20}},
       {"load", {6, 8, 9, 11, 66, 68, 69, 71, 90}},

@@ -172,8 +172,11 @@ std::vector<ConvGeometry> fused_conv_geometries() {
 }
 
 std::vector<InnerProductGeometry> inner_product_geometries() {
-  return {{1, 1, 1},      {3, 5, 7}, {1, 64, 10}, {5, 130, 67}, {128, 20, 10},  // bias sums in pieces
-          {17, 256, 128}, {37, 6, 1}};
+  return {
+      {1, 1, 1},       {3, 5, 7},  {1, 64, 10},    {5, 130, 67}, {128, 20, 10},  // bias sums in pieces
+      {17, 256, 128},  {37, 6, 1}, {8, 1030, 259},  // many weights, in pieces that are not full
+      {7, 1037, 1030},                              // more
+  };
 }
 
 std::vector<LocalGeometry> local_geometries() {
