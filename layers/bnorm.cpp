@@ -139,7 +139,7 @@ class BnormLayer : public Layer {
   const bool sync;  ///< normalises by the statistics of all replicas of a pass, not of each replica's images
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_bnorm(const LayerType& type, const LayerSource& source) {
   BnormParams p;
   if (!parse_params(type, source, p)) return nullptr;
   if (!p.takes_momentum(source, "momW", p.mom_w) || !p.takes_momentum(source, "momB", p.mom_b))
@@ -218,7 +218,7 @@ LayerType bnorm_type() {
              .file = CfgFile::parameters}),
   };
   for (ParamSpec& spec : optimizer_param_specs<BnormParams>()) type.params.push_back(std::move(spec));
-  type.create = create;
+  type.create = create_bnorm;
   return type;
 }
 

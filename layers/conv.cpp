@@ -32,7 +32,7 @@ class UnsharedBiasConvLayer : public ConvLayer {
   }
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_conv(const LayerType& type, const LayerSource& source) {
   ConvParams p;
   if (!parse_weights(type, source, p)) return nullptr;
   std::vector<ConvGeometry> geometries = window_geometries(source, p);
@@ -93,7 +93,7 @@ LayerType conv_type() {
                                          .min = 0,
                                          .doc = "largest of the same; 0: no such rule",
                                          .file = CfgFile::parameters}));
-  type.create = create;
+  type.create = create_conv;
   return type;
 }
 

@@ -41,7 +41,7 @@ class DataLayer : public Layer {
   const std::int64_t start;
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_data(const LayerType& type, const LayerSource& source) {
   DataParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const auto index = static_cast<std::size_t>(p.data_idx);
@@ -90,7 +90,7 @@ LayerType data_type() {
             {.fallback = "0", .min = 0, .max = 1 << 30, .doc = "first number of an image that is taken"}),
       param("end", &DataParams::end,
             {.fallback = "0", .min = 0, .max = 1 << 30, .doc = "one past the last number; 0: all of them"})};
-  type.create = create;
+  type.create = create_data;
   return type;
 }
 

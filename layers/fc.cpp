@@ -31,7 +31,7 @@ class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForwar
 };
 
 /// fc has parts = 0.
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_fc(const LayerType& type, const LayerSource& source) {
   FcParams p;
   if (!parse_weights(type, source, p)) return nullptr;
   const std::optional<std::int64_t> outputs = p.outputs.of(source, "outputs");
@@ -91,7 +91,7 @@ LayerType fc_type() {
                  "with parallel=model: number of devices that each replica is divided over, a divisor of the "
                  "number of devices in gpu=; 0: all of them (without gpu=: as the layer that it follows)"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
-  type.create = create;
+  type.create = create_fc;
   return type;
 }
 
@@ -112,7 +112,7 @@ LayerType sfc_type() {
                         .doc = "number of outputs of each part, or classes: as many as the data has"}),
                  param("parts", &FcParams::parts, {.min = 1, .max = 1 << 20, .doc = "number of parts"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
-  type.create = create;
+  type.create = create_fc;
   return type;
 }
 

@@ -8,7 +8,7 @@ struct LocalParams : WindowParams {};
 
 using LocalLayer = WeightedSumLayer<LocalGeometry, LocalForward, LocalBackwardData, LocalBackwardWeights>;
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_local(const LayerType& type, const LayerSource& source) {
   LocalParams p;
   if (!parse_weights(type, source, p)) return nullptr;
   std::vector<LocalGeometry> geometries;
@@ -47,7 +47,7 @@ LayerType local_type() {
   type.max_inputs = 64;
   type.params = window_param_specs<LocalParams>();
   for (ParamSpec& spec : weight_param_specs<LocalParams>()) type.params.push_back(std::move(spec));
-  type.create = create;
+  type.create = create_local;
   return type;
 }
 

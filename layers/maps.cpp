@@ -80,7 +80,7 @@ std::shared_ptr<const Layer> create_shuffle(const LayerType& type, const LayerSo
   return std::make_shared<MapsLayer>(*in, in->c, 0, p.groups, in->c / p.groups);
 }
 
-ParamSpec channels_spec() {
+ParamSpec input_channels_spec() {
   return param("channels", &MapsParams::channels,
                {.fallback = "0",
                 .min = 0,
@@ -98,7 +98,7 @@ LayerType slice_type() {
   type.formula = "y_k = x_(start+k) for k < maps";
   type.example = "[half]\ntype=slice\ninputs=conv2\nstart=32\nmaps=32";
   type.params = {
-      channels_spec(),
+      input_channels_spec(),
       param("start", &MapsParams::start,
             {.fallback = "0", .min = 0, .max = 1 << 24, .doc = "the first map, counted from 0"}),
       param("maps", &MapsParams::maps,
@@ -116,7 +116,7 @@ LayerType shuffle_type() {
       "1707.01083).";
   type.formula = "y_(k*groups+g) = x_(g*maps/groups+k)";
   type.example = "[mixed]\ntype=shuffle\ninputs=conv2\ngroups=2";
-  type.params = {channels_spec(),
+  type.params = {input_channels_spec(),
                  param("groups", &MapsParams::groups,
                        {.min = 1, .max = 1 << 20, .doc = "groups of maps; must divide the number of maps"})};
   type.create = create_shuffle;

@@ -111,7 +111,7 @@ class NeuronLayer : public Layer {
 
 struct NeuronParams {};
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_neuron(const LayerType& type, const LayerSource& source) {
   NeuronParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const IniValue* text = source.definition->find("neuron");
@@ -189,7 +189,7 @@ LayerType neuron_type() {
   type.doc = "An element-wise function: " + known_neurons() + ". neuron= on another layer adds one after it.";
   type.formula = formulas();
   type.example = "[relu1]\ntype=neuron\ninputs=conv1\nneuron=relu";
-  type.create = create;
+  type.create = create_neuron;
   return type;
 }
 

@@ -13,7 +13,7 @@ struct NormParams {
   double scale = 0, power = 0, min_div = 1;
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_norm(const LayerType& type, const LayerSource& source) {
   NormParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
@@ -58,7 +58,7 @@ LayerType window_norm_type(const std::string& name, std::string doc, std::string
       param("crossMap", &NormParams::cross_map,
             {.fallback = "0", .doc = "0; an older spelling of type=cmrnorm has 1 here, which is an error"}),
   };
-  type.create = create;
+  type.create = create_norm;
   return type;
 }
 
@@ -99,7 +99,7 @@ LayerType cmrnorm_type() {
       param("minDiv", &NormParams::min_div,
             {.fallback = "1", .min = 1e-9, .doc = "constant part of the denominator", .file = CfgFile::both}),
   };
-  type.create = create;
+  type.create = create_norm;
   return type;
 }
 

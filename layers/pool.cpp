@@ -66,7 +66,7 @@ std::int64_t pooled_side(std::int64_t side, std::int64_t start, std::int64_t siz
 }
 
 /// The windows along one direction of the map, and the keys that a message about them names.
-struct Line {
+struct PoolLine {
   WindowLine windows;                      ///< their number is set by fit()
   std::optional<std::int64_t> border_end;  ///< border behind the map that the file gives
   std::int64_t outputs;                    ///< number of windows that the file gives; 0: none
@@ -76,30 +76,30 @@ struct Line {
 };
 
 /// Returns the windows along both directions: down, then across.
-std::array<Line, 2> lines_of(const PoolParams& p, const FeatureShape& in) {
+std::array<PoolLine, 2> lines_of(const PoolParams& p, const FeatureShape& in) {
   // A key with the suffix Y is as the one without it if it is not given.
   const std::optional<int> end_y = p.padding_end_y ? p.padding_end_y : p.padding_end;
-  return {
-      Line{{in.h, 0, p.size_y.value_or(p.size), p.stride_y.value_or(p.stride), p.start_y.value_or(p.start)},
-           end_y,
-           p.outputs_y.value_or(p.outputs),
-           p.size_y ? "sizeY" : "sizeX",
-           p.stride_y ? "strideY" : "stride",
-           p.start_y ? "startY" : "start",
-           p.padding_end_y ? "paddingEndY" : "paddingEnd",
-           p.outputs_y ? "outputsY" : "outputsX"},
-      Line{{in.w, 0, p.size, p.stride, p.start},
-           p.padding_end,
-           p.outputs,
-           "sizeX",
-           "stride",
-           "start",
-           "paddingEnd",
-           "outputsX"}};
+  return {PoolLine{{in.h, 0, p.size_y.value_or(p.size), p.stride_y.value_or(p.stride),
+                    p.start_y.value_or(p.start)},
+                   end_y,
+                   p.outputs_y.value_or(p.outputs),
+                   p.size_y ? "sizeY" : "sizeX",
+                   p.stride_y ? "strideY" : "stride",
+                   p.start_y ? "startY" : "start",
+                   p.padding_end_y ? "paddingEndY" : "paddingEnd",
+                   p.outputs_y ? "outputsY" : "outputsX"},
+          PoolLine{{in.w, 0, p.size, p.stride, p.start},
+                   p.padding_end,
+                   p.outputs,
+                   "sizeX",
+                   "stride",
+                   "start",
+                   "paddingEnd",
+                   "outputsX"}};
 }
 
 /// Sets the number of windows. Returns false after reporting errors.
-bool fit(const LayerSource& source, const PoolParams& p, Line& line, const FeatureShape& in) {
+bool fit(const LayerSource& source, const PoolParams& p, PoolLine& line, const FeatureShape& in) {
   WindowLine& w = line.windows;
   if (line.outputs > 0 && p.rounding == Rounding::down) {
     source.error("rounding",
@@ -156,7 +156,7 @@ std::vector<std::string> keys_of_windows(const PoolParams& p) {
   return keys;
 }
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_pool(const LayerType& type, const LayerSource& source) {
   PoolParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
@@ -195,8 +195,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     g.oh = g.ow = 1;
     return std::make_shared<PoolLayer>(g);
   }
-  std::array<Line, 2> lines = lines_of(p, *in);
-  for (Line& line : lines)
+  std::array<PoolLine, 2> lines = lines_of(p, *in);
+  for (PoolLine& line : lines)
     if (!fit(source, p, line, *in)) return nullptr;
   const auto& [down, across] = lines;
   g.size = {down.windows.size, across.windows.size};
@@ -340,7 +340,7 @@ LayerType pool_type() {
       rounding_spec<PoolParams>(),
       param("sum", &PoolParams::sum, {.fallback = "0", .doc = "pool=avg only: sum instead of average"}),
   };
-  type.create = create;
+  type.create = create_pool;
   return type;
 }
 

@@ -27,7 +27,7 @@ class SoftmaxLayer : public Layer {
   }
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_softmax(const LayerType& type, const LayerSource& source) {
   SoftmaxParams p;
   if (!parse_params(type, source, p)) return nullptr;
   return std::make_shared<SoftmaxLayer>(source.inputs[0].shape.size());
@@ -41,7 +41,7 @@ LayerType softmax_type() {
   type.doc = "Turns a vector into probabilities.";
   type.formula = "y_i = exp(x_i) / sum exp(x_j)";
   type.example = "[probs]\ntype=softmax\ninputs=fc10";
-  type.create = create;
+  type.create = create_softmax;
   return type;
 }
 

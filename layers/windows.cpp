@@ -9,7 +9,7 @@ namespace convnet {
 namespace {
 
 /// The windows of a layer along one direction of an input, and the keys that a message about them names.
-struct Line {
+struct FilterLine {
   WindowLine windows;  ///< their number is set by fit()
   std::int64_t padding_end;
   std::int64_t modules;  ///< number of windows that the file gives; 0: none
@@ -34,30 +34,31 @@ std::string maps(const WindowParams& p, std::size_t i, const ConvGeometry& g) {
 }
 
 /// Returns the windows of input i along both directions: down, then across.
-std::array<Line, 2> lines_of(const WindowParams& p, std::size_t i, const FeatureShape& in) {
+std::array<FilterLine, 2> lines_of(const WindowParams& p, std::size_t i, const FeatureShape& in) {
   const bool tall = p.filter_size_y[i].has_value(), spread = p.dilation_y[i].has_value();
   const int padding_y = p.padding_y[i].value_or(p.padding[i]);
   const int padding_end = p.padding_end[i].value_or(p.padding[i]);
   const int below = p.padding_end[i] ? padding_end : padding_y;
-  return {Line{{in.h, 0, p.filter_size_y[i].value_or(p.filter_size[i]), p.stride_y[i].value_or(p.stride[i]),
-                -padding_y, p.dilation_y[i].value_or(p.dilation[i])},
-               p.padding_end_y[i].value_or(below),
-               p.modules_y.value_or(p.modules),
-               tall ? "filterSizeY" : "filterSize",
-               spread ? "dilationY" : "dilation",
-               p.padding_end_y[i] ? "paddingEndY" : "paddingEnd",
-               p.modules_y ? "modulesY" : "modulesX"},
-          Line{{in.w, 0, p.filter_size[i], p.stride[i], -p.padding[i], p.dilation[i]},
-               padding_end,
-               p.modules,
-               "filterSize",
-               "dilation",
-               "paddingEnd",
-               "modulesX"}};
+  return {
+      FilterLine{{in.h, 0, p.filter_size_y[i].value_or(p.filter_size[i]), p.stride_y[i].value_or(p.stride[i]),
+                  -padding_y, p.dilation_y[i].value_or(p.dilation[i])},
+                 p.padding_end_y[i].value_or(below),
+                 p.modules_y.value_or(p.modules),
+                 tall ? "filterSizeY" : "filterSize",
+                 spread ? "dilationY" : "dilation",
+                 p.padding_end_y[i] ? "paddingEndY" : "paddingEnd",
+                 p.modules_y ? "modulesY" : "modulesX"},
+      FilterLine{{in.w, 0, p.filter_size[i], p.stride[i], -p.padding[i], p.dilation[i]},
+                 padding_end,
+                 p.modules,
+                 "filterSize",
+                 "dilation",
+                 "paddingEnd",
+                 "modulesX"}};
 }
 
 /// Sets the number of windows. Returns false after reporting errors. `input` is for messages.
-bool fit(const LayerSource& source, const WindowParams& p, Line& line, const std::string& input,
+bool fit(const LayerSource& source, const WindowParams& p, FilterLine& line, const std::string& input,
          const FeatureShape& in) {
   WindowLine& w = line.windows;
   const std::int64_t extent = w.extent();
@@ -125,8 +126,8 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
                                std::to_string(g.c) + " channels of input " + input);
     return std::nullopt;
   }
-  std::array<Line, 2> lines = lines_of(p, i, *in);
-  for (Line& line : lines)
+  std::array<FilterLine, 2> lines = lines_of(p, i, *in);
+  for (FilterLine& line : lines)
     if (!fit(source, p, line, input, *in)) return std::nullopt;
   const auto& [down, across] = lines;
   g.filter = {down.windows.size, across.windows.size};

@@ -159,7 +159,8 @@ class DummyProvider final : public StoredProvider {
   }
 
   bool has_mean() const override { return has_mean_; }
-  void check_labels(const BatchRange&) const override {}  // they are right by construction
+  void check_labels(const BatchRange&) const override {}        // they are right by construction
+  void add_labels(const BatchRange&, Crc32&) const override {}  // they follow from the seed
 
   std::vector<float> mean_image(const BatchRange&) const override {
     return std::vector<float>(has_mean_ ? static_cast<std::size_t>(element_count(matrices_[0].dims)) : 0);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -154,6 +155,18 @@ class ImageProvider final : public Provider {
   std::int64_t count_images(int batch) const override {
     check_range({batch, batch}, "batch");
     return source_->extent(batch, 0, LoadRequest::all).images;
+  }
+  void add_labels(const BatchRange& range, Crc32& sum) const override {
+    if (!source_->knows_labels()) return;
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      for (std::int64_t image = 0; image < source_->images_in(batch); ++image) {
+        const ImageLabels labels = source_->labels(batch, image);
+        const std::string name = source_->name(batch, image);
+        sum.add(labels.classes.data(), labels.classes.size() * sizeof labels.classes[0]);
+        sum.add(labels.numbers.data(), labels.numbers.size() * sizeof labels.numbers[0]);
+        sum.add(name.data(), name.size());
+      }
+    }
   }
   bool has_mean() const override { return true; }
   bool step_subtracts_mean() const override { return !options_.read_subtracts_mean(); }

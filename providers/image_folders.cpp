@@ -43,6 +43,7 @@ class DealtImages : public ImageSource {
     return std::min(dealt_batch_images,
                     static_cast<std::int64_t>(images_[part].size()) - first_of(part, batch));
   }
+  bool knows_labels() const override { return true; }
   std::string name(int batch, std::int64_t image) const override { return at(batch, image).name; }
   ImageLabels labels(int batch, std::int64_t image) const override { return labels_of(at(batch, image)); }
 

@@ -73,6 +73,8 @@ class ImageSource {
   }
   /// Returns whether images of all batches can be read in any order without delay.
   virtual bool any_order() const { return true; }
+  /// Returns whether images_in(), name() and labels() read no file.
+  virtual bool knows_labels() const { return false; }
   /// Reads image `image` of a batch. An earlier extent() must have included it. Throws InputError or
   /// RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;

@@ -7,6 +7,7 @@
 #include <span>
 #include <system_error>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
 #include "providers/foreign_files.h"
@@ -144,6 +145,16 @@ class NpyProvider final : public StoredProvider {
   }
 
   void check_labels(const BatchRange&) const override {}  // the constructor has read all of them
+  void add_labels(const BatchRange& range, Crc32& sum) const override {
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const std::size_t part = part_of(batch);
+      for (std::size_t m = 1; m < matrices_.size(); ++m) {
+        if (matrices_[m].classes == 0) continue;
+        const auto labels = arrays_[part][m]->labels(first_of(part, batch), images_in(batch));
+        sum.add(labels.data(), labels.size() * sizeof labels[0]);
+      }
+    }
+  }
   bool has_mean() const override { return true; }
 
  private:

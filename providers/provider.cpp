@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/crop.h"
 #include "convnet/base/error.h"
 #include "convnet/base/names.h"
@@ -61,6 +62,14 @@ DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t coun
                                 matrix.begin() + (first + piece.images) * bytes);
   }
   return piece;
+}
+
+void StoredProvider::add_labels(const BatchRange& range, Crc32& sum) const {
+  for (int batch = range.first; batch <= range.last; ++batch) {
+    const DataBatch all = load(batch);
+    for (std::size_t m = 1; m < all.matrices.size(); ++m)
+      sum.add(all.matrices[m].data(), all.matrices[m].size());
+  }
 }
 
 std::vector<float> StoredProvider::mean_image(const BatchRange& range) const {

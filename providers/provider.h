@@ -16,6 +16,8 @@
 
 namespace convnet {
 
+class Crc32;
+
 /// Describes a matrix of a provider as a net sees it. Matrix 0 holds the images, matrix 1 the labels.
 struct MatrixInfo {
   std::string name;  ///< "data", "labels"
@@ -258,6 +260,9 @@ class Provider {
   /// Throws InputError naming a label in `range` that is not a class, if reading all labels is fast; else
   /// does nothing, and read() reports such labels.
   virtual void check_labels(const BatchRange&) const {}
+  /// Adds the labels in `range` to a checksum, and the names of images that have some, as far as they are
+  /// known without reading images that do not stay in memory.
+  virtual void add_labels(const BatchRange&, Crc32&) const {}
   /// Returns whether statistics() has a mean image; reads no data.
   virtual bool has_mean() const = 0;
   /// Returns whether the step subtracts the mean image when it loads images. If not, there is none, or read()
@@ -309,6 +314,7 @@ class StoredProvider : public Provider {
   void check_labels(const BatchRange& range) const override {
     for (int batch = range.first; batch <= range.last; ++batch) load(batch);
   }
+  void add_labels(const BatchRange& range, Crc32& sum) const override;
   PixelStatistics statistics(const BatchRange& range) const override { return {mean_image(range), {}, {}}; }
   /// Converts a piece of a loaded batch, shuffled or not, to what read() returns. Returns the piece itself
   /// unless images are cropped or divided by deviations.

@@ -7,9 +7,9 @@
 namespace convnet {
 namespace {
 
-constexpr std::int64_t kLargest = 9'999'999'999;
+constexpr std::int64_t kLargestNumber = 9'999'999'999;
 /// The maximal depth of brackets and signs.
-constexpr int kDeepest = 32;
+constexpr int kDeepestNesting = 32;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return (lower(c) >= 'a' && lower(c) <= 'z') || is_digit(c) || c == '_'; }
@@ -44,7 +44,8 @@ class Evaluator {
   }
 
   std::int64_t checked(std::int64_t value) {
-    return value > kLargest || value < -kLargest ? fail("makes a number of more than ten digits") : value;
+    return value > kLargestNumber || value < -kLargestNumber ? fail("makes a number of more than ten digits")
+                                                             : value;
   }
 
   std::int64_t sum(int depth) {
@@ -65,7 +66,7 @@ class Evaluator {
       if (!wrong_.empty()) return 0;
       if (sign == '*') {
         // Both have at most ten digits, so the product may have twenty: more than 64 bits hold.
-        if (other != 0 && std::abs(value) > kLargest / std::abs(other))
+        if (other != 0 && std::abs(value) > kLargestNumber / std::abs(other))
           return fail("makes a number of more than ten digits");
         value *= other;
       } else if (other == 0) {
@@ -81,7 +82,7 @@ class Evaluator {
   }
 
   std::int64_t factor(int depth) {
-    if (depth > kDeepest) return fail("is nested too deep");
+    if (depth > kDeepestNesting) return fail("is nested too deep");
     const char first = next();
     if (first == '-') {
       rest_.remove_prefix(1);

@@ -12,7 +12,7 @@ namespace convnet {
 namespace {
 
 /// The largest number of a parameter: layers compute in fp32.
-constexpr double kLargest = std::numeric_limits<float>::max();
+constexpr double kLargestFloat = std::numeric_limits<float>::max();
 
 /// " between 1 and 4096", " of at least 1", " of at most 1" or "".
 std::string range_text(double min, double max) {
@@ -228,7 +228,8 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, std::opt
 
 std::string parse_value(const std::string& text, const ParamSpec& spec, double& out) {
   const auto value = to_number<double>(text);
-  if (value && std::abs(*value) > kLargest) return expects("a number that fp32 holds, up to 3.4e+38", text);
+  if (value && std::abs(*value) > kLargestFloat)
+    return expects("a number that fp32 holds, up to 3.4e+38", text);
   if (!value || !in_range(*value, spec)) return expects("a number" + range_text(spec.min, spec.max), text);
   out = *value;
   return "";
@@ -246,7 +247,7 @@ std::string parse_value(const std::string& text, const ParamSpec&, bool& out) {
 std::string parse_value(const std::string& text, const ParamSpec& spec, Schedule& out) {
   try {
     const Schedule value = Schedule::parse(text);
-    if (std::abs(value.base()) > kLargest) return expects("a rate that fp32 holds, up to 3.4e+38", text);
+    if (std::abs(value.base()) > kLargestFloat) return expects("a rate that fp32 holds, up to 3.4e+38", text);
     if (!in_range(value.base(), spec))
       return expects("a rate" + range_text(spec.min, spec.max), format_number(value.base()));
     out = value;

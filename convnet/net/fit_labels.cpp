@@ -97,9 +97,9 @@ struct WrittenFit {
   explicit WrittenFit(const LabelFit& fit) : deviation(short_number(fit.deviation)) {
     const double written = to_number<double>(deviation).value_or(fit.deviation);
     scale = short_number(1 / written);
-    constexpr int kMost = std::numeric_limits<double>::max_digits10;
+    constexpr int kMostDigits = std::numeric_limits<double>::max_digits10;
     const int digits = fit.mean == 0 ? 0 : exponent_of(fit.mean) - exponent_of(written) + 2;
-    mean = digits < 1 ? "0" : short_number(fit.mean, std::min(digits, kMost));
+    mean = digits < 1 ? "0" : short_number(fit.mean, std::min(digits, kMostDigits));
   }
 };
 

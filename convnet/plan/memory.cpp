@@ -152,7 +152,8 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
     last = b;
     groups.push_back(order.group(tasks[b]));
     const auto on_stream_of_first = [&](TaskId t) {
-      return plan.tasks[t].device == buffer.device && plan.tasks[t].stream == plan.tasks[tasks[b][0]].stream;
+      return plan.tasks[t].device == buffer.device && !is_message(plan.tasks[t].kind) &&
+             plan.tasks[t].stream == plan.tasks[tasks[b][0]].stream;
     };
     if (!tasks[b].empty() && std::all_of(tasks[b].begin(), tasks[b].end(), on_stream_of_first))
       own.stream = static_cast<int>(plan.tasks[tasks[b][0]].stream);

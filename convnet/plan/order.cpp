@@ -157,7 +157,8 @@ std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId
   if (previous.exists()) {
     clock = clocks_[previous];
     place.index = places_[previous].index + 1;
-    clock.own[stream] = place.index;
+    // Messages begin while earlier ones of their stream go on, and end in order.
+    if (!is_message(task.kind)) clock.own[stream] = place.index;
   }
   const auto later = [](int a, int b) { return std::max(a, b); };
   bool merged = false;

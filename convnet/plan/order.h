@@ -12,7 +12,8 @@ namespace convnet {
 
 /// Knows which tasks have certainly ended when another one starts, because of the order of streams and of
 /// dependencies. Each task has a vector clock: for every stream of every device, the number of its tasks that
-/// have ended when the task starts.
+/// have ended when the task starts. Streams run in order, but messages may begin while earlier ones of their
+/// stream go on; they end in order.
 ///
 /// Tasks that wait for the same tasks have equal clocks, except for the streams of their own devices. A clock
 /// is therefore stored as the counts of the streams of the task's own device, and a reference to counts of

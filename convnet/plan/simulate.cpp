@@ -65,18 +65,29 @@ void check(const Plan& plan, const Table<TaskId, TaskNeeds>& needs) {
   }
 }
 
-/// Runs one task at a time: a stream, or a device whose streams take turns.
+/// Returns whether streams begin messages while earlier ones go on, and end them in order, as those of CPU
+/// devices do (Queue::start()).
+bool begins_messages_together(const Plan& plan) { return plan.target == "cpu"; }
+
+/// Runs one task at a time: a stream, or a device whose streams take turns; or several messages.
 struct Unit {
   std::vector<std::vector<TaskId>> queues;  ///< the most urgent queue first
   std::vector<std::size_t> next;            ///< of each queue
   bool busy = false;
+  bool together = false;  ///< whether it begins messages while earlier ones go on
+  std::size_t ended = 0;  ///< the number of those that have ended
 };
 
 class EventSimulation {
  public:
   EventSimulation(const Plan& plan, const Table<TaskId, TaskNeeds>& needs, const Links& links,
                   bool concurrent_streams)
-      : plan_(plan), needs_(needs), traffic_(links), times_(plan.tasks.size()), fetching_(plan.tasks.size()) {
+      : plan_(plan),
+        needs_(needs),
+        traffic_(links),
+        times_(plan.tasks.size()),
+        fetching_(plan.tasks.size()),
+        is_done_(plan.tasks.size()) {
     make_units(concurrent_streams);
     missing_.resize(plan.tasks.size());
     users_.resize(plan.tasks.size());
@@ -99,7 +110,7 @@ class EventSimulation {
         const Event next = events_.top();
         events_.pop();
         if (next.ends)
-          finish(next.task);
+          finish(next.task, now);
         else
           start_transfers(next.task, now);
       }
@@ -125,18 +136,20 @@ class EventSimulation {
       const std::size_t own = is_message(task.kind) ? static_cast<std::size_t>(task.stream) : rank;
       unit_of_[t] = task.device.index() * kStreams + (takes_turns ? 0 : own);
       units_[unit_of_[t]].queues[takes_turns ? rank : 0].push_back(t);
+      units_[unit_of_[t]].together = is_message(task.kind) && begins_messages_together(plan_);
     }
   }
 
   void start_what_can(double now) {
     for (Unit& unit : units_) {
       for (std::size_t q = 0; q < unit.queues.size() && !unit.busy; ++q) {
-        if (unit.next[q] == unit.queues[q].size()) continue;
-        const TaskId t = unit.queues[q][unit.next[q]];
-        if (missing_[t] > 0) continue;
-        ++unit.next[q];
-        unit.busy = true;
-        start(t, now);
+        while (!unit.busy && unit.next[q] < unit.queues[q].size()) {
+          const TaskId t = unit.queues[q][unit.next[q]];
+          if (missing_[t] > 0) break;
+          ++unit.next[q];
+          unit.busy = !unit.together;
+          start(t, now);
+        }
       }
     }
   }
@@ -164,8 +177,21 @@ class EventSimulation {
     events_.push({times_[task].end, task, true});
   }
 
-  void finish(TaskId task) {
-    units_[unit_of_[task]].busy = false;
+  void finish(TaskId task, double now) {
+    Unit& unit = units_[unit_of_[task]];
+    if (!unit.together) {
+      unit.busy = false;
+      release_users(task);
+      return;
+    }
+    is_done_[task] = true;
+    const std::vector<TaskId>& messages = unit.queues[0];
+    for (; unit.ended < messages.size() && is_done_[messages[unit.ended]]; ++unit.ended) {
+      times_[messages[unit.ended]].end = now;
+      release_users(messages[unit.ended]);
+    }
+  }
+  void release_users(TaskId task) {
     for (const TaskId user : users_[task]) --missing_[user];
   }
 
@@ -188,6 +214,7 @@ class EventSimulation {
   Table<TaskId, std::size_t> missing_;        ///< how many of its `after` are not done
   Table<TaskId, std::vector<TaskId>> users_;  ///< who waits for it
   Table<TaskId, std::size_t> fetching_;       ///< how many of its transfers have not ended
+  Table<TaskId, char> is_done_;               ///< whether a message is done, in whatever order
   std::vector<TaskId> task_of_;               ///< by the number of a transfer
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
@@ -233,7 +260,8 @@ Table<DeviceId, DeviceShare> device_shares(const Plan& plan, const TaskTimes& ti
 
 namespace {
 
-/// By task: the one that ran before it on the same stream, or device, if any.
+/// By task: the one that ran before it on the same stream, or device, if any; none if it did not wait for
+/// that.
 Table<TaskId, TaskId> previous_tasks(const Plan& plan, const TaskTimes& times, bool concurrent_streams) {
   std::vector<TaskId> order(times.ids().begin(), times.ids().end());
   std::sort(order.begin(), order.end(), [&](TaskId a, TaskId b) {
@@ -245,8 +273,9 @@ Table<TaskId, TaskId> previous_tasks(const Plan& plan, const TaskTimes& times, b
   std::map<std::pair<DeviceId, Stream>, TaskId> last;
   for (const TaskId t : order) {
     const Task& task = plan.tasks[t];
-    TaskId& row =
-        last[{task.device, concurrent_streams || is_message(task.kind) ? task.stream : Stream::compute}];
+    const bool message = is_message(task.kind);
+    if (message && begins_messages_together(plan)) continue;
+    TaskId& row = last[{task.device, concurrent_streams || message ? task.stream : Stream::compute}];
     previous[t] = std::exchange(row, t);
   }
   return previous;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace convnet {
@@ -18,9 +20,9 @@ class Splitter {
     for (Task& task : tasks) {
       if (communicates(task.kind)) fetch(task);
       for (const BufferUse& use : task.uses) {
-        if (use.access != Access::read) forget(use.buffer);
+        if (use.access != Access::read) note_write(use);
       }
-      plan_.tasks.push_back(std::move(task));
+      if (!task.uses.empty()) plan_.tasks.push_back(std::move(task));
     }
   }
 
@@ -28,7 +30,14 @@ class Splitter {
   /// A part of another process's buffer that is in this process, too.
   struct Landed {
     std::int64_t begin = 0, bytes = -1;
-    BufferId landing;
+    BufferUse copy;
+  };
+  using Key = std::pair<BufferId, int>;  ///< a buffer, and a process of another device
+
+  /// What a message brings to a task, and where that is to be, if not in a landing buffer.
+  struct Piece {
+    BufferUse from;
+    std::optional<BufferUse> to;
   };
 
   bool is_elsewhere(const Task& task, const BufferUse& use) const {
@@ -36,30 +45,61 @@ class Splitter {
     return buffer.kind != BufferKind::input && !plan_.topology.same_process(buffer.device, task.device);
   }
 
-  /// Makes the task read buffers of other processes from landing buffers of its own process.
+  /// Makes the task read buffers of other processes from landing buffers of its own process. What the task
+  /// would only copy is received where it copies it to; nothing is left of a task that does no more.
   void fetch(Task& task) {
-    std::map<DeviceId, std::vector<BufferUse>> missing;  // by the device that has it
-    for (const BufferUse& use : task.uses) {
-      if (is_elsewhere(task, use) && !find(task, use))
-        missing[plan_.buffers[use.buffer].device].push_back(use);
+    const auto* copies = std::get_if<CopyRuns>(&*task.op);
+    std::map<DeviceId, std::vector<Piece>> missing;  // by the device that has it
+    for (std::size_t k = 0; k < task.uses.size(); ++k) {
+      const BufferUse& use = task.uses[k];
+      if (!is_elsewhere(task, use) || find(task, use) != nullptr) continue;
+      const bool is_copied = copies != nullptr && !copies->runs[k].rounds;
+      missing[plan_.buffers[use.buffer].device].push_back(
+          {use, is_copied ? std::optional(task.uses[copies->runs.size() + k]) : std::nullopt});
     }
-    for (const auto& [device, uses] : missing) add_message(device, task, uses);
+    for (const auto& [device, pieces] : missing) add_message(device, task, pieces);
     for (BufferUse& use : task.uses) {
-      if (is_elsewhere(task, use)) use = {*find(task, use), Access::read, 0, 0, use.bytes};
+      if (is_elsewhere(task, use)) use = find(task, use)->copy;
     }
+    if (copies != nullptr) leave_out_received(task, *copies);
   }
 
-  std::optional<BufferId> find(const Task& task, const BufferUse& use) const {
-    const auto of_buffer = landed_.find({use.buffer, plan_.topology.process(task.device)});
-    if (of_buffer == landed_.end()) return std::nullopt;
-    for (const Landed& landed : of_buffer->second) {
-      if (landed.begin == use.begin && landed.bytes == use.bytes) return landed.landing;
+  /// Leaves out the runs of a task that copy from where they copy to.
+  static void leave_out_received(Task& task, const CopyRuns& copies) {
+    const std::size_t count = copies.runs.size();
+    CopyRuns op;
+    std::vector<BufferUse> uses;
+    std::vector<TensorDesc> args;
+    const auto keep = [&](std::size_t argument) {
+      uses.push_back(task.uses[argument]);
+      args.push_back(task.form->args[argument]);
+    };
+    std::vector<bool> kept;
+    for (std::size_t i = 0; i < count; ++i) {
+      const BufferUse &from = task.uses[i], &to = task.uses[count + i];
+      kept.push_back(from.buffer != to.buffer || from.begin != to.begin);
+      if (kept[i]) op.runs.push_back(copies.runs[i]);
     }
-    return std::nullopt;
+    if (op.runs.size() == count) return;
+    for (std::size_t k = 0; k < task.uses.size(); ++k) {
+      if (k >= 2 * count || kept[k % count]) keep(k);  // runs that are rounded are kept
+    }
+    task.uses = std::move(uses);
+    task.form.change().args = std::move(args);
+    task.op = OpDesc(std::move(op));
+  }
+
+  const Landed* find(const Task& task, const BufferUse& use) const {
+    const auto of_buffer = landed_.find({use.buffer, plan_.topology.process(task.device)});
+    if (of_buffer == landed_.end()) return nullptr;
+    for (const Landed& landed : of_buffer->second) {
+      if (landed.begin == use.begin && landed.bytes == use.bytes) return &landed;
+    }
+    return nullptr;
   }
 
   /// Adds the two ends of a message from device `from` with the data that `task` needs from there.
-  void add_message(DeviceId from, const Task& task, const std::vector<BufferUse>& uses) {
+  void add_message(DeviceId from, const Task& task, const std::vector<Piece>& pieces) {
     Task send;
     send.kind = TaskKind::send;
     const bool for_layers = is_for_layers(task.stream);
@@ -72,15 +112,25 @@ class Splitter {
     receive.kind = TaskKind::receive;
     receive.stream = for_layers ? Stream::receive : Stream::receive_update;
     receive.device = task.device;
-    for (const BufferUse& use : uses) {
-      if (find(task, use)) continue;  // the task reads it twice
+    for (const Piece& piece : pieces) {
+      const BufferUse& use = piece.from;
+      if (find(task, use) != nullptr) continue;  // the task reads it twice
       const Buffer& source = plan_.buffers[use.buffer];
       const bool whole = use.bytes < 0;
       const TensorDesc desc = whole ? source.desc : TensorDesc{{use.bytes}, DataType::u8, nullptr};
-      const BufferId landing = add_buffer(plan_.buffers, source.name, BufferKind::landing, task.device, desc);
-      landed_[{use.buffer, plan_.topology.process(task.device)}].push_back({use.begin, use.bytes, landing});
+      BufferUse copy{BufferId(), Access::read, 0, 0, use.bytes};
+      if (piece.to) {
+        copy.buffer = piece.to->buffer;
+        copy.begin = piece.to->begin;
+        note_write(*piece.to);
+      } else {
+        copy.buffer = add_buffer(plan_.buffers, source.name, BufferKind::landing, task.device, desc);
+      }
+      const Key key{use.buffer, plan_.topology.process(task.device)};
+      landed_[key].push_back({use.begin, use.bytes, copy});
+      landed_in_[copy.buffer].insert(key);
       send.uses.push_back({use.buffer, Access::read, 0, use.begin, use.bytes});
-      receive.uses.push_back({landing, Access::write, 0, 0, use.bytes});
+      receive.uses.push_back({copy.buffer, Access::write, 0, copy.begin, use.bytes});
       send.form.change().args.push_back(desc);
       receive.form.change().args.push_back(desc);
     }
@@ -90,14 +140,25 @@ class Splitter {
     plan_.tasks.push_back(std::move(receive));
   }
 
-  /// Forgets the landing buffers of a buffer, which has been written again.
-  void forget(BufferId buffer) {
-    landed_.erase(landed_.lower_bound({buffer, 0}),
-                  landed_.lower_bound({buffer, plan_.topology.processes()}));
+  /// Forgets what has landed of a buffer that is written, and what had landed in the bytes that are.
+  void note_write(const BufferUse& use) {
+    landed_.erase(landed_.lower_bound({use.buffer, 0}),
+                  landed_.lower_bound({use.buffer, plan_.topology.processes()}));
+    const auto sources = landed_in_.find(use.buffer);
+    if (sources == landed_in_.end()) return;
+    const auto end = [&](const BufferUse& of) { return of.begin + bytes_of(plan_, of); };
+    for (const Key& key : sources->second) {
+      const auto landed = landed_.find(key);
+      if (landed == landed_.end()) continue;
+      std::erase_if(landed->second, [&](const Landed& l) {
+        return l.copy.buffer == use.buffer && l.copy.begin < end(use) && use.begin < end(l.copy);
+      });
+    }
   }
 
   Plan& plan_;
-  std::map<std::pair<BufferId, int>, std::vector<Landed>> landed_;  ///< by buffer and process
+  std::map<Key, std::vector<Landed>> landed_;
+  std::map<BufferId, std::set<Key>> landed_in_;  ///< by the buffer that has the copies
 };
 
 }  // namespace

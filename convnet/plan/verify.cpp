@@ -324,18 +324,26 @@ class Verifier {
       });
       return bytes;
     };
+    const auto check_fetch = [&](TaskId t, const BufferUse& to, const BufferUse& from, TaskId at) {
+      if (!writes.contains(to.buffer) || !writes.contains(from.buffer))
+        fail(task_name(t) + " fetches weights from no replica");
+      if (bytes_written(from, at) != bytes_written(to, t) + bytes_of(plan_, to))
+        fail(task_name(t) + " does not fetch the next version of '" + plan_.buffers[to.buffer].name + "'");
+    };
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
+      if (task.kind == TaskKind::receive) {
+        for (std::size_t k = 0; k < task.uses.size(); ++k) {
+          if (writes.contains(task.uses[k].buffer))
+            check_fetch(t, task.uses[k], plan_.tasks[task.partner].uses[k], task.partner);
+        }
+      }
       if (task.kind != TaskKind::all_gather) continue;
       const auto* copies = std::get_if<CopyRuns>(&*task.op);
       if (copies == nullptr) fail(task_name(t) + " does not copy");
       for (std::size_t i = 0; i < copies->runs.size(); ++i) {
-        const BufferUse& to = task.uses[copies->runs.size() + i];
         const auto [from, at] = origin(t, task.uses[i]);
-        if (!writes.contains(to.buffer) || !writes.contains(from.buffer))
-          fail(task_name(t) + " fetches weights from no replica");
-        if (bytes_written(from, at) != bytes_written(to, t) + bytes_of(plan_, to))
-          fail(task_name(t) + " does not fetch the next version of '" + plan_.buffers[to.buffer].name + "'");
+        check_fetch(t, task.uses[copies->runs.size() + i], from, at);
       }
     }
   }

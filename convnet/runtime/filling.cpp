@@ -117,11 +117,14 @@ void Runner::Filling::enqueue(const std::vector<TaskId>& group) {
   const Task& task = plan_.tasks[group[0]];
   Queue& queue = runner_.queue_for(task);
   bool is_waited_for = marks_ != nullptr;
+  // Messages of CPU devices begin while earlier ones go on, unless they wait for these explicitly.
+  const bool begins_early = is_message(task.kind) && runner_.on_host_;
   for (const TaskId t : group) {
     is_waited_for = is_waited_for || bound_.is_waited_for(t);
     for (const TaskId after : plan_.tasks[t].after) {
       const auto& other = ends_[after];
-      if (other && &runner_.queue_for(plan_.tasks[after]) != &queue) queue.wait(*other);
+      const bool ordered = &runner_.queue_for(plan_.tasks[after]) == &queue && !begins_early;
+      if (other && !ordered) queue.wait(*other);
     }
   }
   TaskMarks marks;

@@ -40,6 +40,15 @@ std::string sum_of_images(const LoadedRun& run, const BatchRange& range) {
     for (const auto& matrix : run.provider->read({batch, 0, first, 1}, run.statistics).matrices)
       sum.add(matrix.data(), matrix.size());
   }
+  run.provider->add_labels(range, sum);
+  return sum.text();
+}
+
+/// Says of what was measured over all training images whether it is the same.
+std::string sum_of(const PixelStatistics& statistics) {
+  Crc32 sum;
+  for (const std::vector<float>* values : {&statistics.mean, &statistics.deviations, &statistics.color_pca})
+    sum.add(values->data(), values->size() * sizeof(float));
   return sum.text();
 }
 
@@ -53,7 +62,8 @@ RunFacts facts_of(const LoadedRun& run) {
   if (run.checkpoint) facts.emplace_back("the checkpoint " + run.checkpoint->file, sum_of(*run.checkpoint));
   const DataOptions& data = run.options.data;
   if (!run.options.tests.only_tests())
-    facts.emplace_back(kBatches + data.train_range.str(), sum_of_images(run, data.train_range));
+    facts.emplace_back(kBatches + data.train_range.str(),
+                       sum_of_images(run, data.train_range) + sum_of(run.statistics));
   facts.emplace_back(kBatches + data.test_range.str(), sum_of_images(run, data.test_range));
   return facts;
 }

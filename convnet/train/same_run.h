@@ -14,7 +14,8 @@ namespace convnet {
 using RunFacts = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the facts of a run that has no net yet: the program, options, files, checkpoint and data set.
-/// Facts of the data set are the numbers of images, and the first and last images of both ranges.
+/// Facts of the data set are, of both ranges, the numbers of images, the first and last ones, and
+/// Provider::add_labels(), and the statistics over all pixels of the training range.
 RunFacts facts_of(const LoadedRun& run);
 /// Returns the hash of each plan, under its name.
 RunFacts facts_of(const std::vector<std::pair<std::string, const Plan*>>& plans);

@@ -13,7 +13,7 @@ std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1
 
 /// The position of a part of the features in a larger tensor. Both may be in any layout: features are
 /// counted in (C,H,W) order.
-struct Part {
+struct PlacedPart {
   View part, whole;
   std::int64_t offset;  ///< the whole's feature that is the part's first
 
@@ -28,7 +28,7 @@ struct Part {
 /// Copies a part to its place in the whole tensor, or from there if `Out`: a thread copies Lanes elements.
 template <class T, int Lanes, bool Out>
 struct CopyPart {
-  Part part;  ///< elements are vectors
+  PlacedPart part;  ///< elements are vectors
   const Vector<T, Lanes>* src;
   Vector<T, Lanes>* dst;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
@@ -41,13 +41,13 @@ struct CopyPart {
 };
 
 /// Returns the part in vectors of `lanes` elements, if these lie beside each other in both tensors.
-std::optional<Part> in_vectors(const Part& p, std::int64_t lanes) {
+std::optional<PlacedPart> in_vectors(const PlacedPart& p, std::int64_t lanes) {
   const auto divides = [&](std::int64_t count) { return count % lanes == 0; };
   const auto maps = [&](const View& view) { return View(view.n, view.c / lanes, view.h, view.w, true); };
   const std::int64_t pixels = p.part.spatial();
   if (p.part.last && p.whole.last && pixels == p.whole.spatial() && divides(p.part.c) && divides(p.whole.c) &&
       p.offset % (lanes * pixels) == 0)
-    return Part{maps(p.part), maps(p.whole), p.offset / lanes};
+    return PlacedPart{maps(p.part), maps(p.whole), p.offset / lanes};
   // The features of an image lie in order.
   const auto in_order = [](const View& view) { return !view.last || view.spatial() == 1; };
   const auto flat = [&](const View& view) {
@@ -55,12 +55,12 @@ std::optional<Part> in_vectors(const Part& p, std::int64_t lanes) {
   };
   if (in_order(p.part) && in_order(p.whole) && divides(p.part.c * pixels) &&
       divides(p.whole.c * p.whole.spatial()) && divides(p.offset))
-    return Part{flat(p.part), flat(p.whole), p.offset / lanes};
+    return PlacedPart{flat(p.part), flat(p.whole), p.offset / lanes};
   return std::nullopt;
 }
 
 template <bool Out>
-void copy_part(Stream stream, DataType type, const Part& part, const std::byte* src, std::byte* dst) {
+void copy_part(Stream stream, DataType type, const PlacedPart& part, const std::byte* src, std::byte* dst) {
   with_stored_type(type, [&](auto stored) {
     using T = decltype(stored);
     constexpr int kTogether = kLoadLanes<T>;
@@ -122,7 +122,7 @@ struct SpreadGroup {
 template <>
 Prepared prepare(const Concat& op, const OpForm& form, const Context&) {
   const View whole = view_of(form.args.back());
-  std::vector<Part> parts;
+  std::vector<PlacedPart> parts;
   std::int64_t offset = 0;
   for (std::size_t k = 0; k < op.from.size(); ++k) {
     parts.push_back({view_of(form.args[k]), whole, offset});
@@ -139,7 +139,7 @@ Prepared prepare(const Concat& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const Split& op, const OpForm& form, const Context&) {
   const View whole = view_of(form.args[0]);
-  std::vector<Part> parts;
+  std::vector<PlacedPart> parts;
   for (std::size_t k = 0; k < op.to.size(); ++k) {
     const auto& [dims, offset] = op.to[k];
     if (offset < 0 || offset + features(dims) > features(op.from))

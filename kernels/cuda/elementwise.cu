@@ -21,7 +21,7 @@ struct Backward {
   Functor f;
   CONVNET_DEVICE float operator()(float saved, float diff_dst) const { return f.backward(saved, diff_dst); }
 };
-struct Multiply {
+struct MultiplyBy {
   float factor;
   CONVNET_DEVICE float operator()(float x) const { return x * factor; }
 };
@@ -75,7 +75,7 @@ struct SummedRuns {
 };
 
 /// A launch of SummedRuns under construction.
-struct Sums {
+struct SumsLaunch {
   OverRuns<SummedRuns> work;
   int source_count = 0;
 
@@ -90,7 +90,7 @@ struct Sums {
     work.pieces.add(floats);
   }
 };
-void launch(Stream stream, const Sums& sums) { for_teams(stream, sums.work.pieces.total(), sums.work); }
+void launch(Stream stream, const SumsLaunch& sums) { for_teams(stream, sums.work.pieces.total(), sums.work); }
 
 /// Returns `v` as it is stored in type To.
 template <class To, class From>
@@ -217,7 +217,7 @@ Prepared prepare(const Scale& op, const OpForm& form, const Context&) {
       form, [factor = op.factor, count = element_count(op.dims), type = form.args[0].type](
                 Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
-          flat_unary<decltype(stored), decltype(stored)>(stream, count, args, Multiply{factor});
+          flat_unary<decltype(stored), decltype(stored)>(stream, count, args, MultiplyBy{factor});
         });
       });
 }
@@ -260,7 +260,7 @@ template <>
 Prepared prepare(const SumRuns& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
       form, [runs = op.runs](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        Sums sums;
+        SumsLaunch sums;
         for (const SumRuns::Run& run : runs) {
           // A run of more sources than fit goes on in the next launch, where its sum so far comes first.
           for (int summed = 0; summed < run.sources;) {

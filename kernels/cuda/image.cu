@@ -7,9 +7,9 @@ namespace convnet::cuda {
 namespace {
 
 /// One side of a Sampling: output `i` takes pixel start + step * i.
-struct Steps {
+struct SampledSide {
   int start, step, outputs;
-  Steps(std::int64_t start_, std::int64_t step_, std::int64_t outputs_)
+  SampledSide(std::int64_t start_, std::int64_t step_, std::int64_t outputs_)
       : start(static_cast<int>(start_)), step(static_cast<int>(step_)), outputs(static_cast<int>(outputs_)) {}
 
   CONVNET_HD int pixel(int i) const { return start + step * i; }
@@ -47,8 +47,8 @@ template <>
 Prepared prepare(const SampleForward& op, const OpForm& form, const Context&) {
   const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      form, [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh),
-             columns = Steps(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(src_tensor),
+      form, [rows = SampledSide(op.p.start_y, op.p.step_y, op.p.oh),
+             columns = SampledSide(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(src_tensor),
              to = view_of(dst_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
@@ -64,8 +64,8 @@ template <>
 Prepared prepare(const SampleBackward& op, const OpForm& form, const Context&) {
   const TensorDesc &dst_tensor = form.args[0], &src_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      form, [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh),
-             columns = Steps(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(dst_tensor),
+      form, [rows = SampledSide(op.p.start_y, op.p.step_y, op.p.oh),
+             columns = SampledSide(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(dst_tensor),
              to = view_of(src_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* diff_dst = as_floats(args[0]);
         float* diff_src = as_floats(args[1]);

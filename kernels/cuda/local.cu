@@ -130,7 +130,7 @@ void gather(Stream stream, const WindowRows& windows, DataType type, const std::
 
 /// Sums, for every input, the places that gather() copies it to, by increasing position.
 template <class T>
-struct SumWindows {
+struct SumLocalWindows {
   View view;
   Positions positions;
   int oh, ow;
@@ -270,9 +270,9 @@ struct Local {
     with_stored_type(sum_type, [&](auto stored) {
       using T = decltype(stored);
       for_each(stream, in.size(),
-               SumWindows<T>{in, positions(chunk), static_cast<int>(g.oh), static_cast<int>(g.ow), lines(),
-                             places(), Divisor(in.c), Divisor(in.spatial()),
-                             reinterpret_cast<const float*>(rows), earlier, reinterpret_cast<T*>(sum)});
+               SumLocalWindows<T>{in, positions(chunk), static_cast<int>(g.oh), static_cast<int>(g.ow),
+                                  lines(), places(), Divisor(in.c), Divisor(in.spatial()),
+                                  reinterpret_cast<const float*>(rows), earlier, reinterpret_cast<T*>(sum)});
     });
   }
 };

@@ -11,8 +11,6 @@
 #include "tests/environment.h"
 
 namespace convnet {
-using test::Setting;
-
 namespace {
 
 using Variables = std::vector<std::string>;
@@ -41,8 +39,8 @@ TEST_CASE("threads spin for a short time, unless the environment says how they w
 
   const Workshop shop;
   shop.write_data();
-  const Setting policy("OMP_WAIT_POLICY", {});
-  const Setting none("GOMP_SPINCOUNT", {});
+  const test::Setting policy("OMP_WAIT_POLICY", {});
+  const test::Setting none("GOMP_SPINCOUNT", {});
   Program run(shop.mnist() + Args{"--save-file", shop / "run"});
   REQUIRE(run.printed("Devices:", 1));
   CHECK_THAT(run.environment(), Catch::Contains("GOMP_SPINCOUNT=5000"));
@@ -77,7 +75,7 @@ TEST_CASE("variables that size or bind OpenMP's teams change no run") {
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const auto& [name, value] = variables[i];
     INFO(name << '=' << value);
-    const Setting setting(name, value);
+    const test::Setting setting(name, value);
     const std::string folder = shop / std::to_string(i);
     const Outcome run = run_well(training + Args{"--save-file", folder});
     CHECK(line_of(run.out, "Devices:") == devices);
@@ -88,7 +86,7 @@ TEST_CASE("variables that size or bind OpenMP's teams change no run") {
 TEST_CASE("OMP_THREAD_LIMIT limits the threads of a device") {
   const Workshop shop;
   shop.write_data();
-  const Setting limit("OMP_THREAD_LIMIT", "1");
+  const test::Setting limit("OMP_THREAD_LIMIT", "1");
   const Outcome run =
       run_well(shop.mnist() + Args{"--epochs", "1", "--threads", "2", "--save-file", shop / "run"});
   CHECK_THAT(run.out, Catch::Contains("cpu:0, 1 thread(s)"));

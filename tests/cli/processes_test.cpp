@@ -282,6 +282,40 @@ TEST_CASE("a process that cannot read the data names itself and the folder") {
   CHECK(run.err.find(shop / "nowhere") != std::string::npos);
 }
 
+TEST_CASE("a label or an image that differs in one process's copy of the data is noticed") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const std::filesystem::path data = shop.write_data(), copies = shop / "copies",
+                              copy = copies / data.filename();
+  std::filesystem::create_directory(copies);
+  // Each process reads the folder of this name below its own current folder.
+  const Args args = {"--layer-def",     shop / "net.cfg",
+                     "--layer-params",  shop / "params.cfg",
+                     "--data-provider", "mnist",
+                     "--data-path",     data.filename(),
+                     "--train-range",   "1",
+                     "--test-range",    "2",
+                     "--save-file",     shop / "out",
+                     "--gpu",           "0",
+                     "--device",        "cpu"};
+  const auto in_folder = [&](const std::filesystem::path& folder) {
+    return Args{"--wdir", folder, "-np", "1", CONVNET_PROGRAM} + args;
+  };
+  const auto error_of = [&](const std::string& file) {
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(data, copy);
+    std::string bytes = read_file(copy / file);
+    char& middle = bytes[bytes.size() / 2];
+    middle = static_cast<char>((middle + 1) % 10);
+    write_file(copy / file, bytes);
+    return mpirun(in_folder(data.parent_path()) + Args{":"} + in_folder(copies)).err;
+  };
+  prepare_launcher();
+  for (const std::string file : {"train-labels-idx1-ubyte", "train-images-idx3-ubyte"})
+    CHECK(error_of(file).find("the data set's batches 1 differ") != std::string::npos);
+  CHECK(error_of("t10k-labels-idx1-ubyte").find("the data set's batches 2 differ") != std::string::npos);
+}
+
 TEST_CASE("a checkpoint that cannot be written ends all processes with one message") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);

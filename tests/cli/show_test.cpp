@@ -70,9 +70,9 @@ TEST_CASE("show draws curves, filters and predictions, and writes predictions an
   train(shop, 2);
   const std::string run = shop / "run";
 
-  const Outcome cost =
+  const Outcome drawn =
       run_well({"show", run, "--show-cost", "logprob", "--cost-idx", "1", "--out", shop / "c.png"});
-  CHECK(cost.out == "Wrote " + shop / "c.png" + ": logprob: top-1 error in %\n");
+  CHECK(drawn.out == "Wrote " + shop / "c.png" + ": logprob: top-1 error in %\n");
   const Picture curve = decode_png(read_file(shop / "c.png"));
   CHECK(curve.width() == 860);
   CHECK(curve.height() == 460);
@@ -388,12 +388,12 @@ TEST_CASE("names of layers, costs and classes are text on the page, not markup")
   const Workshop shop;
   shop.write_data();
   const std::string layer = "<img src=x onerror='alert(1)'>";
-  const std::string cost = "</svg><script>alert(2)</script>&\"";
+  const std::string hostile_cost = "</svg><script>alert(2)</script>&\"";
   std::string definition = kDefinition;
   std::string parameters = kParameters;
   for (std::string* text : {&definition, &parameters}) {
     replace_all(*text, "conv1", layer);
-    replace_all(*text, "logprob", cost);
+    replace_all(*text, "logprob", hostile_cost);
   }
   shop.write(definition, parameters);
   train(shop, 1);

@@ -28,7 +28,7 @@ std::string printed(const IniFile& file) {
 }
 
 /// Parses a file, and checks that its flat form says the same.
-Parsed parse(const std::string& text) {
+Parsed expand_text(const std::string& text) {
   Parsed p(text);
   if (!p.diagnostics.has_errors()) {
     Diagnostics of_flat;
@@ -42,11 +42,11 @@ Parsed parse(const std::string& text) {
   return p;
 }
 
-Strings errors_of(const std::string& text) { return parse(text).diagnostics.errors(); }
+Strings expansion_errors(const std::string& text) { return expand_text(text).diagnostics.errors(); }
 
 /// The error of a file with one mistake.
-std::string error_of(const std::string& text) {
-  const Strings errors = errors_of(text);
+std::string expansion_error(const std::string& text) {
+  const Strings errors = expansion_errors(text);
   INFO(join(errors, "\n"));
   REQUIRE(errors.size() == 1);
   return errors[0];
@@ -61,10 +61,10 @@ const std::string kPair =
 }  // namespace
 
 TEST_CASE("a template is used like a layer type, and the author names its layers", "[templates]") {
-  const Parsed p = parse(kPair +
-                         "[data]\ntype=data\n[labels]\ntype=data\n"
-                         "[conv1]\ntype=pair\nbn=bn1\nfilters=64\nsize=7\ninputs=data\n"
-                         "[layer1.0.conv1]\ntype=pair(bn=layer1.0.bn1, filters=32)\n");
+  const Parsed p = expand_text(kPair +
+                               "[data]\ntype=data\n[labels]\ntype=data\n"
+                               "[conv1]\ntype=pair\nbn=bn1\nfilters=64\nsize=7\ninputs=data\n"
+                               "[layer1.0.conv1]\ntype=pair(bn=layer1.0.bn1, filters=32)\n");
   CHECK(p.diagnostics.errors().empty());
   CHECK(p.diagnostics.warnings().empty());
   CHECK(p.names() == Strings{"data", "labels", "conv1", "bn1", "layer1.0.conv1", "layer1.0.bn1"});
@@ -78,7 +78,7 @@ TEST_CASE("a template is used like a layer type, and the author names its layers
 }
 
 TEST_CASE("layers of any type may have their keys in brackets", "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       "[a]\ntype=conv(filters=8, initW=he, "
       "neuron=tanh[1,2])\ninputs=x,y\n[b]\ntype=%(t)s(k=%(v)s)\nt=pool\nv=3\n");
   CHECK(p.diagnostics.errors().empty());
@@ -87,11 +87,11 @@ TEST_CASE("layers of any type may have their keys in brackets", "[templates]") {
   CHECK(p.text("a", "inputs") == "x,y");
   CHECK(p.text("b", "type") == "pool");
   CHECK(p.text("b", "k") == "3");
-  CHECK(parse("[b]\n[a]\ntype=pool%(above)s(size=3)\n").text("a", "type") == "poolb");
+  CHECK(expand_text("[b]\n[a]\ntype=pool%(above)s(size=3)\n").text("a", "type") == "poolb");
 }
 
 TEST_CASE("sections are repeated with an index and with a list of values", "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       "[data]\ntype=data\n[c%(i)s]\ntype=conv\nrepeat=3\ninputs=%(above)s\nfilters=8 | 16 | 32\n"
       "[p%(i)s]\ntype=pool\nrepeat=2-3\nsizeX=%(i*2-1)s\n[none%(i)s]\nrepeat=0\n[none%(i)s.b]\nrepeat=4-3\n");
   CHECK(p.diagnostics.errors().empty());
@@ -104,7 +104,7 @@ TEST_CASE("sections are repeated with an index and with a list of values", "[tem
 }
 
 TEST_CASE("values refer to the entries of lists, and lists may be parameters", "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       "[a%(i)s]\nrepeat=2\nfilters=16 | 32\ngroups=%(filters/4)s\nk=%(filters)s\n"
       "[template t(w)]\n[%(name)s%(i)s]\nrepeat=2\nk=%(w)s\n[end]\n[b]\ntype=t(w=3 | 4)\n");
   CHECK(p.diagnostics.errors().empty());
@@ -115,7 +115,7 @@ TEST_CASE("values refer to the entries of lists, and lists may be parameters", "
 }
 
 TEST_CASE("templates use templates, and each sees only its own names", "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       kPair +
       "[template block(width, project=0, shortcut=%(inputs)s)]\n"
       "[%(name)s.conv%(i)s]\ntype=pair(bn=%(name)s.bn%(i)s)\nrepeat=1-2\nfilters=%(width)s | %(4*width)s\n"
@@ -143,35 +143,35 @@ TEST_CASE("templates use templates, and each sees only its own names", "[templat
 
 TEST_CASE("%(above)s is the layer above, and labels do not come between data and the first layer",
           "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       "[d]\ntype=data\n[l]\ntype=data\n[a]\ntype=fc\ninputs=%(above)s\n[l2]\ntype=data\n[b]\ninputs=%(ABOVE)"
       "s,x\n");
   CHECK(p.diagnostics.errors().empty());
   CHECK(p.text("a", "inputs") == "d");
   CHECK(p.text("b", "inputs") == "a,x");
-  CHECK(error_of("[a]\ninputs=%(above)s\n") ==
+  CHECK(expansion_error("[a]\ninputs=%(above)s\n") ==
         "net.cfg:2: section 'a': 'inputs' refers to '%(above)s', but no section is above this one");
-  CHECK(parse("[b]\n[a%(above)s]\nk=%(above)s\n").text("a%(above)s", "k") == "b");
-  CHECK(parse("[b]\n[a]\nx%(above)s=%(above)s,\n  %(above)s=c\n").text("a", "x%(above)s") == "b,\nb=c");
-  CHECK(parse("[DEFAULT]\nabove=x\n[a]\nk=%(above)s\n").text("a", "k") == "x");
-  CHECK(parse("[b]\n[a]\nabove=x\nk=%(above)s\n").text("a", "k") == "x");
+  CHECK(expand_text("[b]\n[a%(above)s]\nk=%(above)s\n").text("a%(above)s", "k") == "b");
+  CHECK(expand_text("[b]\n[a]\nx%(above)s=%(above)s,\n  %(above)s=c\n").text("a", "x%(above)s") == "b,\nb=c");
+  CHECK(expand_text("[DEFAULT]\nabove=x\n[a]\nk=%(above)s\n").text("a", "k") == "x");
+  CHECK(expand_text("[b]\n[a]\nabove=x\nk=%(above)s\n").text("a", "k") == "x");
 }
 
 TEST_CASE("conditions leave sections out", "[templates]") {
   for (const char* yes : {"1", "yes", "true", "on", "-1", "0.5", "%(k)s"})
-    CHECK(parse("[a]\nk=2\nif=" + std::string(yes) + "\n").names() == Strings{"a"});
+    CHECK(expand_text("[a]\nk=2\nif=" + std::string(yes) + "\n").names() == Strings{"a"});
   for (const char* no : {"0", "no", "false", "off", "", "0.0", "%(k-2)s"})
-    CHECK(parse("[b]\n[a]\nk=2\nif=" + std::string(no) + "\n").names() == Strings{"b"});
-  CHECK(error_of("[a]\nif=maybe\n") ==
+    CHECK(expand_text("[b]\n[a]\nk=2\nif=" + std::string(no) + "\n").names() == Strings{"b"});
+  CHECK(expansion_error("[a]\nif=maybe\n") ==
         "net.cfg:2: section 'a': 'if' expects a number, 0 for no, or yes or no, not 'maybe'");
-  CHECK(parse("[a%(i)s]\nrepeat=3\nif=0 | 1 | %(i-1)s\n").names() == Strings{"a1", "a2"});
+  CHECK(expand_text("[a%(i)s]\nrepeat=3\nif=0 | 1 | %(i-1)s\n").names() == Strings{"a1", "a2"});
 }
 
 TEST_CASE("a section of the file overrides values of the template's section of its name", "[templates]") {
   const std::string use = "[x]\ntype=pair(bn=y, filters=1)\ninputs=data\n";
   for (const std::string& text :
        {kPair + use + "[y]\ninputs=z\ngpu=1\n[x]\n", kPair + "[y]\ninputs=z\ngpu=1\n" + use}) {
-    const Parsed p = parse(text);
+    const Parsed p = expand_text(text);
     if (text.ends_with("[x]\n")) CHECK(p.diagnostics.warnings().empty());
     CHECK(p.diagnostics.errors().empty());
     CHECK(p.text("y", "type") == "bnorm");
@@ -181,13 +181,13 @@ TEST_CASE("a section of the file overrides values of the template's section of i
 }
 
 TEST_CASE("values of templates keep percent signs and references to keys", "[templates]") {
-  const Parsed p = parse(
+  const Parsed p = expand_text(
       "[DEFAULT]\nrate=3\nd=%(rate)s\n"
       "[template t(p, q=a%%b)]\n[%(name)s]\nk=%(p)s %%(x)s "
       "%(q)s\nrate=%(own)s\nown=4\nl=%(rate)s\nn=%(2*rate)s\n"
       "[end]\n[u]\ntype=t\np=%(own)s%%\n[v]\ntype=t(p=%(d)s)\n");
   REQUIRE(p.diagnostics.errors().size() == 1);  // the use [u] has no `own`
-  const Parsed good = parse(
+  const Parsed good = expand_text(
       "[DEFAULT]\nrate=3\nd=%(rate)s\n"
       "[template t(p, q=a%%b)]\n[%(name)s]\nk=%(p)s %%(x)s "
       "%(q)s\nrate=%(own)s\nown=4\nl=%(rate)s\nn=%(2*rate)s\n"
@@ -228,15 +228,15 @@ TEST_CASE("expressions", "[templates]") {
   CHECK(number("99999999999999999999") ==
         "has '99999999999999999999', which is neither an integer nor a name");
   CHECK(number(std::string(100, '(') + "1" + std::string(100, ')')) == "is nested too deep");
-  CHECK(parse("[DEFAULT]\nw=3\n[a]\nk=%(2*w)s\nl=%((w+1)*2)s\n").text("a", "l") == "8");
-  CHECK(error_of("[a]\nk=%(b*2)s\nb=x\n") ==
+  CHECK(expand_text("[DEFAULT]\nw=3\n[a]\nk=%(2*w)s\nl=%((w+1)*2)s\n").text("a", "l") == "8");
+  CHECK(expansion_error("[a]\nk=%(b*2)s\nb=x\n") ==
         "net.cfg:2: section 'a': 'k' has '%(b*2)s', which computes with 'b', which is 'x', no integer");
   // A key that looks like an expression is a key.
-  CHECK(parse("[a]\nb-1=x\nk=%(b-1)s\n").text("a", "k") == "x");
+  CHECK(expand_text("[a]\nb-1=x\nk=%(b-1)s\n").text("a", "k") == "x");
 }
 
 TEST_CASE("mistakes in uses name the template", "[templates]") {
-  const auto use = [](const std::string& text) { return error_of(kPair + "[x]\n" + text); };
+  const auto use = [](const std::string& text) { return expansion_error(kPair + "[x]\n" + text); };
   CHECK(use("type=pair\nbn=b\nfilters=1\nsiez=2\n") ==
         "net.cfg:15: section 'x': template 'pair' (line 1) has no parameter 'siez'; did you mean 'size'?");
   CHECK(use("type=pair\nbn=b\nfilters=1\ncolour=2\n") ==
@@ -250,18 +250,18 @@ TEST_CASE("mistakes in uses name the template", "[templates]") {
   CHECK(use("type=pair(a:b=3)\n").ends_with("expects KEY=VALUE between its brackets, not 'a:b=3'"));
   CHECK(use("type=pair([b]=3)\n").ends_with("expects KEY=VALUE between its brackets, not '[b]=3'"));
   CHECK(use("type=pair(bn=b, filters=1\n").ends_with("'type' lacks a ')' at its end: NAME(KEY=VALUE, …)"));
-  CHECK(error_of("[x]\nrepeat=2\n") ==
+  CHECK(expansion_error("[x]\nrepeat=2\n") ==
         "net.cfg:1: section 'x': stands there twice, the first time from net.cfg:1; the names of a "
         "template's sections "
         "need %(name)s in them, and of a repeated section %(i)s");
   for (const char* repeat : {"-1", "x", "3-1", "1-x", "1.5", ""})
-    CHECK(error_of("[x%(i)s]\nrepeat=" + std::string(repeat) + "\n") ==
+    CHECK(expansion_error("[x%(i)s]\nrepeat=" + std::string(repeat) + "\n") ==
           "net.cfg:2: section 'x%(i)s': 'repeat' expects a number of copies or a range of indices, like 3 or "
           "1-4, not '" +
               std::string(repeat) + "'");
-  CHECK(error_of("[x%(i)s]\nrepeat=5000\n") ==
+  CHECK(expansion_error("[x%(i)s]\nrepeat=5000\n") ==
         "net.cfg:2: section 'x%(i)s': 'repeat' makes more than 4096 copies");
-  CHECK(error_of("[x%(i)s]\nrepeat=3\nk=1 | 2\n") ==
+  CHECK(expansion_error("[x%(i)s]\nrepeat=3\nk=1 | 2\n") ==
         "net.cfg:3: section 'x0': 'k' has 2 values, one for each copy, but the section has 3 copies");
 }
 
@@ -270,56 +270,57 @@ TEST_CASE("mistakes in templates name the line there and the lines of the uses, 
       "[template in(w)]\n[%(name)s]\nk=%(wdith)s\n[end]\n"
       "[template "
       "out(w)]\n[%(name)s.%(i)s]\ntype=in(w=1)\nrepeat=3\n[end]\n[a]\ntype=out(w=1)\n[b]\ntype=out(w=2)\n";
-  CHECK(error_of(text) ==
+  CHECK(expansion_error(text) ==
         "net.cfg:3 (used in line 6, line 10): section 'a.0': 'k' refers to '%(wdith)s', but neither the "
         "section nor "
         "[DEFAULT] has that key, and it is no name of the template");
   const std::string close = "[template t(width)]\n[%(name)s]\nk=%(wdith)s\n[end]\n[a]\ntype=t(width=1)\n";
-  CHECK(error_of(close).ends_with("it is no name of the template; did you mean 'width'?"));
-  CHECK(error_of("[template t]\n[%(name)s]\ntype=t\n[end]\n[a]\ntype=t\n") ==
+  CHECK(expansion_error(close).ends_with("it is no name of the template; did you mean 'width'?"));
+  CHECK(expansion_error("[template t]\n[%(name)s]\ntype=t\n[end]\n[a]\ntype=t\n") ==
         "net.cfg:2 (used in line 5): section 'a': template 't' (line 1) uses itself");
-  CHECK(error_of("[template t(p=%(q)s)]\n[%(name)s]\n[end]\n[a]\ntype=t\n")
+  CHECK(expansion_error("[template t(p=%(q)s)]\n[%(name)s]\n[end]\n[a]\ntype=t\n")
             .starts_with("net.cfg:1: parameter 'p' of template 't' refers to '%(q)s'"));
-  CHECK(error_of("[template t]\n[x]\n[end]\n[a]\ntype=t\n[b]\ntype=t\n") ==
+  CHECK(expansion_error("[template t]\n[x]\n[end]\n[a]\ntype=t\n[b]\ntype=t\n") ==
         "net.cfg:2 (used in line 6): section 'x': stands there twice, the first time from net.cfg:2 (used in "
         "line 4); "
         "the names of a template's sections need %(name)s in them, and of a repeated section %(i)s");
-  CHECK(error_of("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=\n")
+  CHECK(expansion_error("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=\n")
             .ends_with("section '%(p)s': its name is empty"));
-  CHECK(error_of("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=DEFAULT\n")
+  CHECK(expansion_error("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=DEFAULT\n")
             .ends_with("its name would be 'DEFAULT', which has a meaning of its own"));
-  CHECK(error_of("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=b]\n").ends_with("its name would be 'b]'"));
-  CHECK(error_of("[template t(p)]\n[%(name)s]\nk=a %(p)s\n[end]\n[a]\ntype=t\np=#b\n")
+  CHECK(expansion_error("[template t(p)]\n[%(p)s]\n[end]\n[a]\ntype=t\np=b]\n")
+            .ends_with("its name would be 'b]'"));
+  CHECK(expansion_error("[template t(p)]\n[%(name)s]\nk=a %(p)s\n[end]\n[a]\ntype=t\np=#b\n")
             .ends_with("'k' would end in a comment: 'a #b'"));
 }
 
 TEST_CASE("mistakes in the lines of templates", "[templates]") {
-  CHECK(error_of("[template t]\n[a]\n") == "net.cfg:1: template 't' has no [end] below its sections");
-  CHECK(error_of("[template t]\n[template u]\n[a]\n[end]\n") ==
+  CHECK(expansion_error("[template t]\n[a]\n") == "net.cfg:1: template 't' has no [end] below its sections");
+  CHECK(expansion_error("[template t]\n[template u]\n[a]\n[end]\n") ==
         "net.cfg:2: a template stands in template 't', which line 1 begins; end that with [end] above this "
         "one");
-  CHECK(error_of("[template t]\n[DEFAULT]\nk=1\n") ==
+  CHECK(expansion_error("[template t]\n[DEFAULT]\nk=1\n") ==
         "net.cfg:2: [DEFAULT] stands in template 't'; end the template with [end] above it");
-  CHECK(error_of("[template t]\nk=1\n[end]\n") ==
+  CHECK(expansion_error("[template t]\nk=1\n[end]\n") ==
         "net.cfg:2: key 'k' stands in no section of template 't'; its parameters stand in brackets behind "
         "its name");
-  CHECK(error_of("[template t(a]\n[end]\n") ==
+  CHECK(expansion_error("[template t(a]\n[end]\n") ==
         "net.cfg:1: the parameters of template 't' lack a ')': [template NAME(PARAMETERS)]");
-  CHECK(error_of("[template t(a, a=1)]\n[end]\n") ==
+  CHECK(expansion_error("[template t(a, a=1)]\n[end]\n") ==
         "net.cfg:1: parameter 'a' of template 't' is given twice");
-  CHECK(error_of("[template t(a-b)]\n[end]\n") ==
+  CHECK(expansion_error("[template t(a-b)]\n[end]\n") ==
         "net.cfg:1: parameter 'a-b' of template 't' needs a name of letters, digits and '_'");
   for (const char* name : {"name", "i", "above", "inputs", "type", "if", "repeat"})
-    CHECK(error_of("[template t(" + std::string(name) + ")]\n[end]\n") ==
+    CHECK(expansion_error("[template t(" + std::string(name) + ")]\n[end]\n") ==
           "net.cfg:1: parameter '" + std::string(name) +
               "' of template 't' has a name that every template knows already");
-  CHECK(error_of("[template (a)]\n[end]\n") ==
+  CHECK(expansion_error("[template (a)]\n[end]\n") ==
         "net.cfg:1: a template without a name: [template NAME(PARAMETERS)]");
-  CHECK(error_of("[template t]\n[end]\n[template t]\n[end]\n") ==
+  CHECK(expansion_error("[template t]\n[end]\n[template t]\n[end]\n") ==
         "net.cfg:3: template 't' stands in line 1 already");
-  CHECK(error_of("[a]\n[template t]\n[%(name)s]\n[end]\nk=1\nl=2\n[b]\ntype=t\n") ==
+  CHECK(expansion_error("[a]\n[template t]\n[%(name)s]\n[end]\nk=1\nl=2\n[b]\ntype=t\n") ==
         "net.cfg:5: key 'k' stands behind the [end] of a template, in no section");
-  const Parsed unused = parse("[template t]\n[%(name)s]\n[end]\n");
+  const Parsed unused = expand_text("[template t]\n[%(name)s]\n[end]\n");
   CHECK(unused.diagnostics.warnings() == Strings{"net.cfg:1: warning: template 't' is not used"});
 }
 
@@ -331,23 +332,24 @@ TEST_CASE("templates cannot make files without end", "[templates]") {
     text += "[template t" + std::to_string(n) + "]\n[%(name)s0]\n" + next + "\n[%(name)s1]\n" + next +
             "\n[end]\n";
   }
-  CHECK(parse(text + "[a]\ntype=t0\n").ini.sections.size() == 1 << 12);
-  CHECK(errors_of(text + "[a%(i)s]\ntype=t0\nrepeat=4096\n").size() == 1);
+  CHECK(expand_text(text + "[a]\ntype=t0\n").ini.sections.size() == 1 << 12);
+  CHECK(expansion_errors(text + "[a%(i)s]\ntype=t0\nrepeat=4096\n").size() == 1);
   std::string deep;
   for (int n = 0; n < 20; ++n)
     deep += "[template t" + std::to_string(n) + "]\n[%(name)s]\ntype=t" + std::to_string(n + 1) + "\n[end]\n";
-  CHECK(error_of(deep + "[template t20]\n[%(name)s]\n[end]\n[a]\ntype=t0\n").find("more than 16 deep") !=
-        std::string::npos);
+  CHECK(
+      expansion_error(deep + "[template t20]\n[%(name)s]\n[end]\n[a]\ntype=t0\n").find("more than 16 deep") !=
+      std::string::npos);
   // A long value in many copies.
   const std::string big =
       "[template "
       "t(v)]\n[%(name)s.%(i)s]\nrepeat=4096\nk=%(v)s%(v)s\n[end]\n[a%(i)s]\ntype=t\nrepeat=4096\nv=" +
       std::string(100'000, 'x') + "\n";
-  CHECK(error_of(big).find("make more than 16 MiB of this file") != std::string::npos);
+  CHECK(expansion_error(big).find("make more than 16 MiB of this file") != std::string::npos);
 }
 
 TEST_CASE("files without templates mean what they meant", "[templates]") {
-  const Parsed p = parse("[end]\ntype=pass\n[template]\nk=1|2\n[a%(x)s]\nk=%%(above)s\n");
+  const Parsed p = expand_text("[end]\ntype=pass\n[template]\nk=1|2\n[a%(x)s]\nk=%%(above)s\n");
   CHECK(p.diagnostics.errors().empty());
   CHECK(p.names() == Strings{"end", "template", "a%(x)s"});
   CHECK(p.text("template", "k") == "1|2");

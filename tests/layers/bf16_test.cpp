@@ -14,7 +14,7 @@ using namespace convnet::test;
 
 namespace {
 
-constexpr std::int64_t kImages = 8;
+constexpr std::int64_t kImagesInBf16 = 8;
 
 using Gradients = std::map<std::string, std::vector<float>>;  ///< by the name of the weights
 
@@ -81,7 +81,7 @@ class TrainedOnce {
   TrainedOnce(const NetTexts& texts, const NetOptions& options)
       : net_(texts, kRandomNetImage, kRandomNetClasses, options) {
     for (const Phase phase : {Phase::train, Phase::test, Phase::check})
-      REQUIRE_NOTHROW(verify(net_.prepare(phase, kImages), net_.graph()));
+      REQUIRE_NOTHROW(verify(net_.prepare(phase, kImagesInBf16), net_.graph()));
     start_ = net_.tensors();
   }
 
@@ -91,7 +91,7 @@ class TrainedOnce {
     for (const WeightBuffers& w : net_.net().plans().weights())
       net_.set_weights(w.name, start_.at(w.name).values);
     const Minibatch batch =
-        random_minibatch(kRandomNetImage, kImages, kRandomNetClasses, 5, random_net_matrices());
+        random_minibatch(kRandomNetImage, kImagesInBf16, kRandomNetClasses, 5, random_net_matrices());
     // A step whose costs are not finite updates nothing.
     REQUIRE(all_finite(net_.step(Phase::train, batch, 0).costs));
     const std::map<std::string, NamedTensor> tensors = net_.tensors();

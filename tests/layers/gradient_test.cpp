@@ -11,7 +11,7 @@ using namespace convnet::test;
 namespace {
 
 constexpr int kClasses = 4;
-constexpr std::int64_t kImages = 3;
+constexpr std::int64_t kCheckedImages = 3;
 
 struct GradientNet {
   std::string name;
@@ -202,7 +202,9 @@ double largest(const Values& values) {
   return most;
 }
 
-Minibatch batch_for(const GradientNet& n) { return random_minibatch(n.image, kImages, kClasses, 5, extra()); }
+Minibatch batch_for(const GradientNet& n) {
+  return random_minibatch(n.image, kCheckedImages, kClasses, 5, extra());
+}
 
 /// Makes the interpreter of a net with random weights. It needs nothing of the program but the file parser.
 reference::NetReference interpreter(const GradientNet& n) {
@@ -252,7 +254,7 @@ void check_program(const GradientNet& n, GradientCheck check, double least_check
   NetOptions options;
   options.extra = extra();
   SmallNet net(n.texts, n.image, kClasses, options);
-  net.prepare(Phase::train, kImages);
+  net.prepare(Phase::train, kCheckedImages);
   const auto start = net.tensors();
   const Minibatch batch = batch_for(n);
   StepOutcome outcome = net.step(Phase::train, batch, 0, true);

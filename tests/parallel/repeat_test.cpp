@@ -6,7 +6,7 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<std::int64_t> kSizes = {13, 2, 13};
+const std::vector<std::int64_t> kSizesOfPasses = {13, 2, 13};
 
 void check_repeats(const std::vector<PlacedNet>& nets) {
   for (const PlacedNet& net : nets) {
@@ -14,7 +14,7 @@ void check_repeats(const std::vector<PlacedNet>& nets) {
       INFO(net.name << ", " << threads << " threads");
       NetOptions options = net.options;
       options.threads = threads;
-      check_same_bits(train(net.placed, options, kSizes), train(net.placed, options, kSizes));
+      check_same_bits(train(net.placed, options, kSizesOfPasses), train(net.placed, options, kSizesOfPasses));
     }
   }
 }
@@ -51,7 +51,7 @@ TEST_CASE("which physical device stands behind an index does not change a bit") 
     INFO(net.name);
     NetOptions other = net.options;
     other.gpu = "2,0,1";
-    check_same_bits(train(net.placed, other, kSizes), train(net.placed, net.options, kSizes));
+    check_same_bits(train(net.placed, other, kSizesOfPasses), train(net.placed, net.options, kSizesOfPasses));
   }
 }
 
@@ -60,6 +60,6 @@ TEST_CASE("devices that no layer uses do not change a bit") {
     INFO(net.name);
     NetOptions more = net.options;
     more.gpu = "0,1,2,3,4";
-    check_same_bits(train(net.placed, more, kSizes), train(net.placed, net.options, kSizes));
+    check_same_bits(train(net.placed, more, kSizesOfPasses), train(net.placed, net.options, kSizesOfPasses));
   }
 }

@@ -424,6 +424,36 @@ TEST_CASE("model: transfers share links for as long as they pass them together")
   CHECK(ends() == std::vector<double>{16, 6});
 }
 
+TEST_CASE("model: CPU devices begin messages while earlier ones go on, and end them in order") {
+  Plan plan;
+  const auto message = [&](int from, int to, std::int64_t bytes) {
+    const BufferId source = add_buffer(plan, from, bytes), landing = add_buffer(plan, to, bytes);
+    const TaskId send = plan.tasks.next_id();
+    add_task(plan, TaskKind::send, from, {{source, Access::read}});
+    const TaskId receive = plan.tasks.next_id();
+    add_task(plan, TaskKind::receive, to, {{landing, Access::write}});
+    plan.tasks[send].stream = Stream::send;
+    plan.tasks[send].partner = receive;
+    plan.tasks[receive].stream = Stream::receive;
+    plan.tasks[receive].partner = send;
+  };
+  message(0, 2, 100);
+  message(1, 2, 60);
+  add_task(plan, TaskKind::forward, 2, {}, 1000);
+  plan.tasks[TaskId(4)].after = {TaskId(3)};
+  const auto end = [&](int task) {
+    return simulate(plan, simple_model(), Precision::fp32).times[TaskId(task)].end;
+  };
+  plan.target = "cuda";
+  CHECK(end(1) == 11);  // a second to read what is sent, ten to move it
+  CHECK(end(3) == 17);
+  // Both share the link of their receiver; the second one has arrived after 13 seconds.
+  plan.target = "cpu";
+  CHECK(end(1) == 17);
+  CHECK(end(3) == 17);
+  CHECK(path_of(simulate(plan, simple_model(), Precision::fp32)) == Path{2, 3, 4});
+}
+
 TEST_CASE("model: switches of several levels and links of several speeds") {
   DeviceModel model = simple_model();
   model.link_bandwidth = {10, 40};                            // device 0 is slower than all others

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "convnet/plan/order.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 
@@ -34,6 +35,18 @@ std::vector<TaskId> messages(const Plan& plan, TaskKind kind) {
   return found;
 }
 
+bool only_copies(const Task& task) {
+  return !is_message(task.kind) && std::holds_alternative<CopyRuns>(*task.op);
+}
+
+std::vector<std::string> tasks_of(const Plan& plan, const Graph& graph) {
+  std::vector<std::string> all;
+  for (const Task& task : plan.tasks) {
+    if (!is_message(task.kind) && !only_copies(task)) all.push_back(describe(plan, task, graph));
+  }
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("every plan of configs is right in several processes") {
@@ -46,15 +59,8 @@ TEST_CASE("every plan of configs is right in several processes") {
           INFO(config << " in " << processes.size() << " processes, " << images << " images");
           const Plan& plan = net.plans->plan(phase, images);
           CHECK(refusal(plan, net.graph).empty());
-          // Beside messages, the tasks are those of one process.
-          std::vector<std::string> tasks, tasks_alone;
-          for (const Task& task : plan.tasks) {
-            if (!is_message(task.kind)) tasks.push_back(describe(plan, task, net.graph));
-          }
-          const Plan& plan_alone = alone.plans->plan(phase, images);
-          for (const Task& task : plan_alone.tasks)
-            tasks_alone.push_back(describe(plan_alone, task, alone.graph));
-          CHECK(tasks == tasks_alone);
+          // Beside messages and copies, the tasks are those of one process.
+          CHECK(tasks_of(plan, net.graph) == tasks_of(alone.plans->plan(phase, images), alone.graph));
           // Tests of replicas need none.
           if (phase == Phase::train) CHECK(messages(plan, TaskKind::send).empty() == (processes.size() == 1));
           if (processes.size() == 1) CHECK(messages(plan, TaskKind::send).empty());
@@ -113,6 +119,62 @@ TEST_CASE("what a process has received serves all its devices") {
     for (const BufferUse& use : plan.tasks[t].uses)
       CHECK(sent.insert({use.buffer, use.begin, use.bytes, use.version, to}).second);
   }
+}
+
+TEST_CASE("weights of another process are received where they stay") {
+  // Each process of one device receives all that it fetches, and no task copies.
+  PlannedNet apart = net_of_processes("lenet", 2, {1, 1});
+  PlannedNet alone("lenet", true, false, 2);
+  const Plan& plan = apart.plan(Phase::train, 16);
+  std::int64_t received = 0, copied = 0;
+  for (const Task& task : plan.tasks) {
+    CHECK_FALSE(only_copies(task));
+    if (task.kind != TaskKind::receive) continue;
+    for (const BufferUse& use : task.uses) {
+      if (plan.buffers[use.buffer].kind == BufferKind::weights) received += bytes_of(plan, use);
+    }
+  }
+  const Plan& plan_alone = alone.plan(Phase::train, 16);
+  for (const Task& task : plan_alone.tasks) {
+    if (task.kind == TaskKind::all_gather) copied += task.bytes / 2;  // what is read, and what is written
+  }
+  CHECK(received > 0);
+  CHECK(received == copied);
+  // Where a process has two devices, one receives and the other one copies from it.
+  PlannedNet pairs = net_of_processes("lenet", 4, {2, 2});
+  const Plan& of_pairs = pairs.plan(Phase::train, 16);
+  for (const Task& task : of_pairs.tasks) {
+    if (!only_copies(task)) continue;
+    for (const BufferUse& use : task.uses) CHECK(of_pairs.buffers[use.buffer].kind == BufferKind::weights);
+  }
+}
+
+TEST_CASE("a message waits for an earlier one of its stream that must end before it") {
+  // Two updates of one minibatch bring the same weights, which the second process never reads between them.
+  Plan plan;
+  plan.topology = Topology({}, {1, 1});
+  const auto add = [&](int device, BufferKind kind) {
+    return add_buffer(plan.buffers, "", kind, DeviceId(device), {{4}, DataType::f32, nullptr});
+  };
+  const BufferId first = add(0, BufferKind::weights), second = add(0, BufferKind::weights),
+                 copy = add(1, BufferKind::weights);
+  for (const BufferId source : {first, second}) {
+    Task task;
+    task.kind = TaskKind::all_gather;
+    task.stream = Stream::update;
+    task.device = DeviceId(1);
+    task.op = OpDesc(CopyRuns{{{4}}});
+    const TensorDesc& desc = plan.buffers[source].desc;
+    task.form.change().args = {desc, desc};
+    task.uses = {{source, Access::read, 0, 0, 16}, {copy, Access::write, 0, 0, 16}};
+    plan.tasks.push_back(std::move(task));
+  }
+  split_between_processes(plan);
+  find_dependencies(plan);
+  REQUIRE(plan.tasks.size() == 4);
+  const TaskId one(1), two(3);
+  CHECK(plan.tasks[two].kind == TaskKind::receive);
+  CHECK(plan.tasks[two].after == std::vector<TaskId>{one});
 }
 
 TEST_CASE("verify finds messages that do not fit together") {

@@ -1,9 +1,11 @@
 #include "providers/distort.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
+
+#include "tests/catch.h"
+#include "tests/providers/transposed.h"
 
 using namespace convnet;
 
@@ -39,17 +41,6 @@ std::vector<int> reds(const DecodedImage& image) {
   return values;
 }
 using Ints = std::vector<int>;
-
-/// The image with rows and columns exchanged.
-DecodedImage transposed(const DecodedImage& image) {
-  DecodedImage result{image.width, image.height, {}};
-  for (int y = 0; y < result.height; ++y)
-    for (int x = 0; x < result.width; ++x) {
-      const auto* const from = &image.pixels[3 * static_cast<std::size_t>(x * image.width + y)];
-      result.pixels.insert(result.pixels.end(), from, from + 3);
-    }
-  return result;
-}
 
 }  // namespace
 
@@ -131,7 +122,8 @@ TEST_CASE("images of a single pixel, row or column are distorted as well", "[dis
         CAPTURE(length, k, m);
         const double turned = kind == Distortion::rotate ? -m : m;  // transposition reverses the direction
         const Distortion across = found == other_axis.end() ? kind : found->second;
-        CHECK(after(transposed(row), across, turned).pixels == transposed(after(row, kind, m)).pixels);
+        CHECK(after(test::transposed(row), across, turned).pixels ==
+              test::transposed(after(row, kind, m)).pixels);
       }
     }
   }

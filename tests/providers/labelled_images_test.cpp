@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 /// A folder of files whose bytes are their own names.
 struct Folder {
-  explicit Folder(const std::vector<std::string>& names) {
-    for (const std::string& name : names) add(name, name);
+  explicit Folder(const std::vector<std::string>& paths) {
+    for (const std::string& name : paths) add(name, name);
   }
   void add(const std::string& name, const std::string& bytes) const {
     fs::create_directories(fs::path(folder / name).parent_path());

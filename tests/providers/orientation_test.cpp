@@ -8,6 +8,7 @@
 #include "providers/webp.h"
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"
+#include "tests/providers/transposed.h"
 
 using namespace convnet;
 using namespace std::string_literals;
@@ -48,15 +49,9 @@ DecodedImage mirrored(const DecodedImage& image) {
         out.pixels.push_back(image.pixels[static_cast<std::size_t>((y * image.width + x) * 3 + c)]);
   return out;
 }
-DecodedImage transposed(const DecodedImage& image) {
-  DecodedImage out{image.width, image.height, {}};
-  for (int x = 0; x < image.width; ++x)
-    for (int y = 0; y < image.height; ++y)
-      for (int c = 0; c < 3; ++c)
-        out.pixels.push_back(image.pixels[static_cast<std::size_t>((y * image.width + x) * 3 + c)]);
-  return out;
+DecodedImage flipped(const DecodedImage& image) {
+  return test::transposed(mirrored(test::transposed(image)));
 }
-DecodedImage flipped(const DecodedImage& image) { return transposed(mirrored(transposed(image))); }
 
 /// A PNG with a chunk eXIf.
 std::string png_with_block(const std::string& png, const std::string& block) {
@@ -88,10 +83,10 @@ void check_orientations(const std::string& file,
                                    mirrored(stored),
                                    mirrored(flipped(stored)),
                                    flipped(stored),
-                                   transposed(stored),
-                                   mirrored(transposed(stored)),
-                                   mirrored(flipped(transposed(stored))),
-                                   flipped(transposed(stored))};
+                                   test::transposed(stored),
+                                   mirrored(test::transposed(stored)),
+                                   mirrored(flipped(test::transposed(stored))),
+                                   flipped(test::transposed(stored))};
   for (std::uint32_t orientation = 1; orientation <= 8; ++orientation)
     for (const bool big_endian : {false, true}) {
       INFO(orientation);

@@ -18,7 +18,7 @@ std::string data_file(const std::string& name, int protocol) {
          ".pickle";
 }
 
-std::string error_of(const std::string& bytes) {
+std::string unpickling_error(const std::string& bytes) {
   return message_of<InputError>([&] { parse_pickle(bytes, "file"); });
 }
 
@@ -171,71 +171,79 @@ TEST_CASE("values say what they are not", "[pickle]") {
 
 TEST_CASE("a pickle's code is refused by name and never run", "[pickle]") {
   const std::string rest = "; only data and NumPy arrays are read";
-  CHECK(error_of("cos\nsystem\n(S'true'\ntR.") == "file: byte 0: it refers to os.system" + rest);
-  CHECK(error_of("\x80\4\x8c\2os\x8c\6system\x93.") == "file: byte 14: it refers to os.system" + rest);
-  CHECK(error_of("(S'true'\nios\nsystem\n.") == "file: byte 9: it wants an object of os.system made" + rest);
-  CHECK(error_of("ccollections\nOrderedDict\n)R.") ==
+  CHECK(unpickling_error("cos\nsystem\n(S'true'\ntR.") == "file: byte 0: it refers to os.system" + rest);
+  CHECK(unpickling_error("\x80\4\x8c\2os\x8c\6system\x93.") ==
+        "file: byte 14: it refers to os.system" + rest);
+  CHECK(unpickling_error("(S'true'\nios\nsystem\n.") ==
+        "file: byte 9: it wants an object of os.system made" + rest);
+  CHECK(unpickling_error("ccollections\nOrderedDict\n)R.") ==
         "file: byte 0: it refers to collections.OrderedDict" + rest);
-  CHECK(error_of("cnumpy\nload\n.") == "file: byte 0: it refers to numpy.load" + rest);
-  CHECK(error_of("c\x1b[31m\n" + std::string(100, 'x') + "\n.") ==
+  CHECK(unpickling_error("cnumpy\nload\n.") == "file: byte 0: it refers to numpy.load" + rest);
+  CHECK(unpickling_error("c\x1b[31m\n" + std::string(100, 'x') + "\n.") ==
         "file: byte 0: it refers to \\x1b[31m." + std::string(60, 'x') + "…" + rest);
-  CHECK(error_of("cnumpy\nndarray\n)\x81.") == "file: byte 16: it wants an object made" + rest);
-  CHECK(error_of("(cnumpy\nndarray\no.") == "file: byte 16: it wants an object made" + rest);
-  CHECK(error_of("Pname\n.") == "file: byte 0: it refers to an object outside of the file" + rest);
-  CHECK(error_of("\x82\1.") == "file: byte 0: it names an object by a number of the copyreg registry" + rest);
-  CHECK(error_of("cnumpy\nndarray\n)R.") ==
+  CHECK(unpickling_error("cnumpy\nndarray\n)\x81.") == "file: byte 16: it wants an object made" + rest);
+  CHECK(unpickling_error("(cnumpy\nndarray\no.") == "file: byte 16: it wants an object made" + rest);
+  CHECK(unpickling_error("Pname\n.") == "file: byte 0: it refers to an object outside of the file" + rest);
+  CHECK(unpickling_error("\x82\1.") ==
+        "file: byte 0: it names an object by a number of the copyreg registry" + rest);
+  CHECK(unpickling_error("cnumpy\nndarray\n)R.") ==
         "file: byte 16: numpy.ndarray is called; NumPy writes arrays in another way");
-  CHECK(error_of("K\1)R.") == "file: byte 3: the integer 1 is called");
-  CHECK(error_of("c__builtin__\nbytes\nK\5\x85R.") == "file: byte 22: bytes() with arguments is not read");
-  CHECK(error_of("c_codecs\nencode\nX\1\0\0\0aX\4\0\0\0utf8\x86R."s) ==
+  CHECK(unpickling_error("K\1)R.") == "file: byte 3: the integer 1 is called");
+  CHECK(unpickling_error("c__builtin__\nbytes\nK\5\x85R.") ==
+        "file: byte 22: bytes() with arguments is not read");
+  CHECK(unpickling_error("c_codecs\nencode\nX\1\0\0\0aX\4\0\0\0utf8\x86R."s) ==
         "file: byte 32: _codecs.encode is read for a text in latin1 only");
-  CHECK(error_of("c_codecs\nencode\nX\3\0\0\0\xe7\x8c\xabX\6\0\0\0latin1\x86R."s) ==
+  CHECK(unpickling_error("c_codecs\nencode\nX\3\0\0\0\xe7\x8c\xabX\6\0\0\0latin1\x86R."s) ==
         "file: byte 36: _codecs.encode: the text holds letters that are not in latin1");
-  CHECK(error_of("]}b.") ==
+  CHECK(unpickling_error("]}b.") ==
         "file: byte 2: a list of 0 values gets a state; only NumPy arrays and types have one");
-  CHECK(error_of("\x8f.") == "file: byte 0: sets are not read");
+  CHECK(unpickling_error("\x8f.") == "file: byte 0: sets are not read");
 }
 
 TEST_CASE("damaged pickles are refused", "[pickle]") {
-  CHECK(error_of("") == "file: the file is empty");
-  CHECK(error_of("\x89PNG") ==
+  CHECK(unpickling_error("") == "file: the file is empty");
+  CHECK(unpickling_error("\x89PNG") ==
         "file: byte 1: it refers to an object outside of the file; only data and NumPy arrays are read");
-  CHECK(error_of("\x1f\x8b") == "file: byte 0: is compressed by gzip, not a pickle; unpack it with gunzip");
-  CHECK(error_of("\x1f\x1f") ==
+  CHECK(unpickling_error("\x1f\x8b") ==
+        "file: byte 0: is compressed by gzip, not a pickle; unpack it with gunzip");
+  CHECK(unpickling_error("\x1f\x1f") ==
         "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 4 that stands for data");
-  CHECK(error_of("\x80\5N.") ==
+  CHECK(unpickling_error("\x80\5N.") ==
         "file: byte 0: this is a pickle of protocol 5; 0 to 4 are read: save it by "
         "pickle.dump(data, file, protocol=4)");
-  CHECK(error_of("N") == "file: byte 1: the file is truncated: 1 bytes should follow byte 1, there are 0");
-  CHECK(error_of("X\xff\xff\xff\xff"s + "abc") ==
+  CHECK(unpickling_error("N") ==
+        "file: byte 1: the file is truncated: 1 bytes should follow byte 1, there are 0");
+  CHECK(unpickling_error("X\xff\xff\xff\xff"s + "abc") ==
         "file: byte 0: the file is truncated: 4294967295 bytes should follow byte 5, there are 3");
-  CHECK(error_of("\x8d\xff\xff\xff\xff\xff\xff\xff\xff") ==
+  CHECK(unpickling_error("\x8d\xff\xff\xff\xff\xff\xff\xff\xff") ==
         "file: byte 0: the file is truncated: 18446744073709551615 bytes should follow byte 9, there are 0");
-  CHECK(error_of("\x95\x08\0\0\0\0\0\0\0N."s) ==
+  CHECK(unpickling_error("\x95\x08\0\0\0\0\0\0\0N."s) ==
         "file: byte 0: the file is truncated: a frame of 8 bytes should follow byte 9, there are 2");
-  CHECK(error_of("I12") == "file: byte 0: the file is truncated: a line does not end");
-  CHECK(error_of("Iten\n.") == "file: byte 0: 'ten' is no integer");
-  CHECK(error_of("Fone\n.") == "file: byte 0: 'one' is no number");
-  CHECK(error_of("L99999999999999999999L\n.") == "file: byte 0: an integer is beyond 64 bits");
-  CHECK(error_of("\x8a\x09\0\0\0\0\0\0\0\0\1."s) == "file: byte 0: an integer is beyond 64 bits");
-  CHECK(error_of("\x8a\x09\0\0\0\0\0\0\0\x80\0."s) == "file: byte 0: an integer is beyond 64 bits");
-  CHECK(error_of("\x8a\x09\0\0\0\0\0\0\0\0\xff."s) == "file: byte 0: an integer is beyond 64 bits");
-  CHECK(error_of("Sabc\n.") == "file: byte 0: a string is not quoted: abc");
-  CHECK(error_of("S'\\q'\n.") == "file: byte 0: a string holds an escape that Python does not write: \\q");
-  CHECK(error_of("S'\\x1'\n.") == "file: byte 0: a string holds an escape that Python does not write: \\x1");
-  CHECK(error_of("S'\\'\n.") == "file: byte 0: a string ends within an escape");
-  CHECK(error_of("Va\\u12\n.") == "file: byte 0: a text holds a damaged escape: \\u12");
-  CHECK(error_of("V\\U00110000\n.") == "file: byte 0: a text holds a damaged escape: \\U00110000");
-  CHECK(error_of(".") == "file: byte 0: the pickle ends with 0 values instead of one");
-  CHECK(error_of("NN.") == "file: byte 2: the pickle ends with 2 values instead of one");
-  CHECK(error_of("a.") == "file: byte 0: opcode 0x61 needs 1 value(s) on the stack");
-  CHECK(error_of("N(a.") == "file: byte 2: opcode 0x61 needs 1 value(s) on the stack");
-  CHECK(error_of("Nt.") == "file: byte 1: opcode 0x74 needs a mark on the stack");
-  CHECK(error_of("NNa.") == "file: byte 2: items are added to None");
-  CHECK(error_of("}(Nu.") == "file: byte 3: a key of a dict has no value");
-  CHECK(error_of("h\7.") == "file: byte 0: memo entry 7 is used before it is set");
-  CHECK(error_of("Npx\n.") == "file: byte 1: 'x' is no number of a memo entry");
-  CHECK(error_of("\x80\4NN\x93.") == "file: byte 4: a name should be text, not None");
+  CHECK(unpickling_error("I12") == "file: byte 0: the file is truncated: a line does not end");
+  CHECK(unpickling_error("Iten\n.") == "file: byte 0: 'ten' is no integer");
+  CHECK(unpickling_error("Fone\n.") == "file: byte 0: 'one' is no number");
+  CHECK(unpickling_error("L99999999999999999999L\n.") == "file: byte 0: an integer is beyond 64 bits");
+  CHECK(unpickling_error("\x8a\x09\0\0\0\0\0\0\0\0\1."s) == "file: byte 0: an integer is beyond 64 bits");
+  CHECK(unpickling_error("\x8a\x09\0\0\0\0\0\0\0\x80\0."s) == "file: byte 0: an integer is beyond 64 bits");
+  CHECK(unpickling_error("\x8a\x09\0\0\0\0\0\0\0\0\xff."s) == "file: byte 0: an integer is beyond 64 bits");
+  CHECK(unpickling_error("Sabc\n.") == "file: byte 0: a string is not quoted: abc");
+  CHECK(unpickling_error("S'\\q'\n.") ==
+        "file: byte 0: a string holds an escape that Python does not write: \\q");
+  CHECK(unpickling_error("S'\\x1'\n.") ==
+        "file: byte 0: a string holds an escape that Python does not write: \\x1");
+  CHECK(unpickling_error("S'\\'\n.") == "file: byte 0: a string ends within an escape");
+  CHECK(unpickling_error("Va\\u12\n.") == "file: byte 0: a text holds a damaged escape: \\u12");
+  CHECK(unpickling_error("V\\U00110000\n.") == "file: byte 0: a text holds a damaged escape: \\U00110000");
+  CHECK(unpickling_error(".") == "file: byte 0: the pickle ends with 0 values instead of one");
+  CHECK(unpickling_error("NN.") == "file: byte 2: the pickle ends with 2 values instead of one");
+  CHECK(unpickling_error("a.") == "file: byte 0: opcode 0x61 needs 1 value(s) on the stack");
+  CHECK(unpickling_error("N(a.") == "file: byte 2: opcode 0x61 needs 1 value(s) on the stack");
+  CHECK(unpickling_error("Nt.") == "file: byte 1: opcode 0x74 needs a mark on the stack");
+  CHECK(unpickling_error("NNa.") == "file: byte 2: items are added to None");
+  CHECK(unpickling_error("}(Nu.") == "file: byte 3: a key of a dict has no value");
+  CHECK(unpickling_error("h\7.") == "file: byte 0: memo entry 7 is used before it is set");
+  CHECK(unpickling_error("Npx\n.") == "file: byte 1: 'x' is no number of a memo entry");
+  CHECK(unpickling_error("\x80\4NN\x93.") == "file: byte 4: a name should be text, not None");
 }
 
 TEST_CASE("damaged NumPy arrays are refused", "[pickle]") {
@@ -245,7 +253,7 @@ TEST_CASE("damaged NumPy arrays are refused", "[pickle]") {
            std::string(1, static_cast<char>(order.size())) + order + "NNNtb";
   };
   const auto array_error = [&](const std::string& state) {
-    std::string message = error_of(start + state);
+    std::string message = unpickling_error(start + state);
     REQUIRE(message.starts_with("file: byte "));
     return message.substr(message.find(": ", 6) + 2);
   };
@@ -270,12 +278,12 @@ TEST_CASE("damaged NumPy arrays are refused", "[pickle]") {
         "a NumPy array's data should be bytes, not a list of 0 values");
   CHECK(array_error(")b.") == "a NumPy array's state is not (version, shape, type, order, bytes)");
   CHECK(array_error("Nb.") == "a state should be a tuple, not None");
-  CHECK(error_of("cnumpy.core.multiarray\nscalar\n" + type("i4", "<") + "U\2ab\x86R.")
+  CHECK(unpickling_error("cnumpy.core.multiarray\nscalar\n" + type("i4", "<") + "U\2ab\x86R.")
             .ends_with("a NumPy scalar of 4 bytes has 2"));
-  CHECK(error_of("cnumpy.core.multiarray\nscalar\nNU\2ab\x86R.")
+  CHECK(unpickling_error("cnumpy.core.multiarray\nscalar\nNU\2ab\x86R.")
             .ends_with("a NumPy scalar should have a type and bytes"));
-  CHECK(error_of("cnumpy.core.multiarray\nscalar\n" + type("u8", "<") +
-                 "U\x08\xff\xff\xff\xff\xff\xff\xff\xff\x86R.")
+  CHECK(unpickling_error("cnumpy.core.multiarray\nscalar\n" + type("u8", "<") +
+                         "U\x08\xff\xff\xff\xff\xff\xff\xff\xff\x86R.")
             .ends_with("an integer is beyond 64 bits"));
 }
 
@@ -306,9 +314,9 @@ TEST_CASE("deep, cyclic and repeating pickles cost no more than their bytes", "[
     CHECK(value[0].string("it").data() == value[99'999].string("it").data());
   }
   SECTION("more values than are sensible") {
-    CHECK(error_of(std::string((1U << 24) + 1, 'N')) ==
+    CHECK(unpickling_error(std::string((1U << 24) + 1, 'N')) ==
           "file: byte 16777216: there are more than 16777216 values");
-    CHECK(error_of("N" + std::string((1U << 24) + 1, '\x94')) ==
+    CHECK(unpickling_error("N" + std::string((1U << 24) + 1, '\x94')) ==
           "file: byte 16777217: there are more than 16777216 values in the memo");
   }
 }
