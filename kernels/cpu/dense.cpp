@@ -15,7 +15,7 @@ namespace {
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 constexpr int kLanes = kUsualBlock;
-constexpr std::int64_t kLine = 2 * kLanes;  ///< numbers of a cache line
+constexpr std::int64_t kLine = std::int64_t{2} * kLanes;  ///< numbers of a cache line
 using Lane = Vector<float, kLanes>::Type;
 
 /// Division of images into groups of nearly the same size, whose sums are in registers together.
@@ -113,7 +113,7 @@ class DenseForward : public PreparedOp {
     const std::int64_t in = g_.in;
     std::array<std::array<Lane, Filters>, Images> own;
     for (int n = 0; n < Images; ++n)
-      for (int i = 0; i < Filters; ++i) load(sums + (n * kFilters + i) * kLanes, own[n][i]);
+      for (int i = 0; i < Filters; ++i) load(sums + (std::int64_t{n} * kFilters + i) * kLanes, own[n][i]);
     const auto add_lanes = [&](std::int64_t at, auto count) __attribute__((always_inline)) {
       std::array<Lane, Images> x;
 #pragma GCC unroll 3
@@ -139,7 +139,7 @@ class DenseForward : public PreparedOp {
     for (; at + kLanes <= columns; at += kLanes) add_lanes(at, all);
     if (at < columns) add_lanes(at, static_cast<std::size_t>(columns - at));
     for (int n = 0; n < Images; ++n)
-      for (int i = 0; i < Filters; ++i) store(sums + (n * kFilters + i) * kLanes, own[n][i]);
+      for (int i = 0; i < Filters; ++i) store(sums + (std::int64_t{n} * kFilters + i) * kLanes, own[n][i]);
   }
 
   void finish(const float* sums, const float* bias, std::int64_t output, float* dst) const {
@@ -217,7 +217,8 @@ class DenseBackwardData : public PreparedOp {
     const std::int64_t out = g_.out, in = g_.in;
     std::array<std::array<Lane, 2>, Images> own;
     for (int n = 0; n < Images; ++n)
-      for (int half = 0; half < 2; ++half) load(sums + n * kColumns + half * kLanes, own[n][half]);
+      for (int half = 0; half < 2; ++half)
+        load(sums + n * kColumns + half * std::int64_t{kLanes}, own[n][half]);
     const auto add_filter = [&](std::int64_t i) __attribute__((always_inline)) {
       Lane low, high;
       load(filters + i * kColumns, low);
@@ -238,7 +239,8 @@ class DenseBackwardData : public PreparedOp {
       for (std::int64_t i = 0; i < count; ++i) add_filter(i);
     }
     for (int n = 0; n < Images; ++n)
-      for (int half = 0; half < 2; ++half) store(sums + n * kColumns + half * kLanes, own[n][half]);
+      for (int half = 0; half < 2; ++half)
+        store(sums + n * kColumns + half * std::int64_t{kLanes}, own[n][half]);
   }
 
   const InnerProductGeometry g_;
