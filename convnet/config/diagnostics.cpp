@@ -1,21 +1,43 @@
 #include "convnet/config/diagnostics.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
 namespace convnet {
 namespace {
 
-void add(std::vector<std::string>& messages, const SourceLocation& where, std::string_view label,
-         const std::string& message) {
+/// Appends a message, and its place to `places`, unless there are too many.
+void add(std::vector<std::string>& messages, std::vector<SourceLocation>& places, const SourceLocation& where,
+         std::string_view label, const std::string& message) {
   if (messages.size() > Diagnostics::max_messages) return;
   if (messages.size() == Diagnostics::max_messages) {
     messages.emplace_back("more follow, which are not shown");
+    places.emplace_back();
     return;
   }
   const std::string place = where.str();
   messages.push_back(place + (place.empty() ? "" : ": ") + std::string(label) + message);
+  places.push_back(where);
+}
+
+/// Sorts the lines by file and line, the files in the order in which `places` first names them. Lines without
+/// a file come last.
+std::vector<std::string> sorted_by_place(const std::vector<std::string>& lines,
+                                         const std::vector<SourceLocation>& places) {
+  std::map<std::string, std::size_t> ranks;
+  for (const SourceLocation& place : places)
+    if (place.file) ranks.emplace(*place.file, ranks.size());
+  std::vector<std::tuple<std::size_t, int, std::size_t>> order;  // rank of the file, line, index
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const SourceLocation& place = places[i];
+    order.emplace_back(place.file ? ranks.at(*place.file) : ranks.size(), place.file ? place.line : 0, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> sorted;
+  for (const auto& [file, line, i] : order) sorted.push_back(lines[i]);
+  return sorted;
 }
 
 }  // namespace
@@ -45,34 +67,26 @@ void Diagnostics::error(const SourceLocation& where, const std::string& message)
     ++error_count_;
     return;
   }
-  add(errors_, where, "", message);
+  add(errors_, error_places_, where, "", message);
   ++error_count_;
-  if (error_places_.size() < max_messages) error_places_.push_back(where);
 }
 
 void Diagnostics::warning(const SourceLocation& where, const std::string& message) {
-  if (!is_repeated(where, message)) add(warnings_, where, "warning: ", message);
+  if (!is_repeated(where, message)) add(warnings_, warning_places_, where, "warning: ", message);
 }
 
-void Diagnostics::note(const std::string& line) { add(warnings_, {}, "", line); }
+void Diagnostics::note(const std::string& line) { add(warnings_, warning_places_, {}, "", line); }
 
 void Diagnostics::throw_if_errors() const {
   if (!has_errors()) return;
-  const std::size_t last = errors_.size();
-  std::vector<std::tuple<std::size_t, int, std::size_t>> order;  // rank of the file, line, index
-  for (std::size_t i = 0; i < last; ++i) {
-    if (i >= error_places_.size() || !error_places_[i].file) {
-      order.emplace_back(last, 0, i);
-      continue;
-    }
-    const auto of_file = [&](const SourceLocation& p) { return p.file && *p.file == *error_places_[i].file; };
-    const auto first = std::find_if(error_places_.begin(), error_places_.end(), of_file);
-    order.emplace_back(static_cast<std::size_t>(first - error_places_.begin()), error_places_[i].line, i);
+  std::vector<std::string> lines = errors_;
+  std::vector<SourceLocation> places = error_places_;
+  for (std::size_t i = 0; i < warnings_.size(); ++i) {
+    if (warning_places_[i].str().empty()) continue;
+    lines.push_back(warnings_[i]);
+    places.push_back(warning_places_[i]);
   }
-  std::sort(order.begin(), order.end());
-  std::vector<std::string> sorted;
-  for (const auto& [file, line, i] : order) sorted.push_back(errors_[i]);
-  throw InputError(join(sorted, "\n"));
+  throw InputError(join(sorted_by_place(lines, places), "\n"));
 }
 
 }  // namespace convnet

@@ -39,7 +39,7 @@ class Diagnostics {
   /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
   void error(const SourceLocation& where, const std::string& message);
   void warning(const SourceLocation& where, const std::string& message);
-  /// Adds a line to the warnings as it is.
+  /// Adds a line to the warnings as it is. Errors are printed without it.
   void note(const std::string& line);
 
   bool has_errors() const { return !errors_.empty(); }
@@ -47,15 +47,17 @@ class Diagnostics {
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< "file:line: warning: message"
   /// Number of errors so far, including those beyond max_messages.
   std::size_t error_count() const { return error_count_; }
-  /// Throws InputError with all errors, one on each line, if there are any. They are sorted by file and line;
-  /// errors without a place come last.
+  /// Throws InputError with all errors, one on each line, if there are any. The warnings that have a place
+  /// stand between them, because one often explains an error (the value of a key swallowed the line below).
+  /// The lines are sorted by file and line; those without a place come last.
   void throw_if_errors() const;
 
  private:
   bool is_repeated(const SourceLocation& where, const std::string& message);
 
   std::vector<std::string> errors_, warnings_;
-  std::vector<SourceLocation> error_places_;  ///< one for each error; empty for the entry "more follow"
+  /// The place of each error and of each warning; empty for the entry "more follow", and for notes.
+  std::vector<SourceLocation> error_places_, warning_places_;
   std::size_t error_count_ = 0;
   std::set<std::string>
       of_copies_;  ///< what has been reported of places with copies, without names and values

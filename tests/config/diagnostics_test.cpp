@@ -31,7 +31,25 @@ TEST_CASE("errors and warnings are collected with their places", "[diagnostics]"
     diagnostics.throw_if_errors();
     FAIL("no exception");
   } catch (const InputError& error) {
-    CHECK(std::string(error.what()) == "a.cfg:3: wrong\nwrong option");
+    CHECK(std::string(error.what()) == "a.cfg:1: warning: odd\na.cfg:3: wrong\nwrong option");
+  }
+}
+
+TEST_CASE("warnings with a place are printed beside errors, in the order of lines", "[diagnostics]") {
+  Diagnostics diagnostics;
+  diagnostics.note("Note: a file is read");
+  diagnostics.warning(at("b.cfg", 2), "odd");
+  diagnostics.warning(at("a.cfg", 9), "later");
+  diagnostics.warning(at("a.cfg", 4), "between");
+  diagnostics.error(at("a.cfg", 5), "wrong");
+  diagnostics.error(at("a.cfg", 3), "wrong, too");
+  try {
+    diagnostics.throw_if_errors();
+    FAIL("no exception");
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()) ==
+          "a.cfg:3: wrong, too\na.cfg:4: warning: between\na.cfg:5: wrong\na.cfg:9: warning: later\n"
+          "b.cfg:2: warning: odd");
   }
 }
 
