@@ -1,6 +1,7 @@
 #include "convnet/config/ini.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,19 +32,34 @@ const IniSection* IniFile::find_or_default(std::string_view name) const {
   return own == nullptr && !defaults.values.empty() ? &defaults : own;
 }
 
+namespace {
+
+/// Returns whether the text has several lines, all of which end with a CR alone.
+bool has_only_carriage_returns(std::string_view text) {
+  const std::size_t first = text.find('\r');
+  return first != std::string_view::npos && text.find('\n') == std::string_view::npos &&
+         text.find_first_not_of('\r', first) != std::string_view::npos;
+}
+
+}  // namespace
+
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) {
   IniFile ini{std::move(path), std::move(text), {}};
   const auto file = std::make_shared<const std::string>(ini.path);
-  std::string_view rest = ini.text;
-  if (rest.size() > max_ini_bytes) {
-    diagnostics.error({file, 0}, "is larger than 4 MiB; is this a layer file?");
+  const auto refuse = [&](std::int64_t line, const std::string& what) {
+    diagnostics.error({file, static_cast<int>(line)}, what);
+    ini.text.clear();
     return ini;
-  }
-  if (const std::optional<TextMistake> mistake = text_mistake(rest, NotUtf8::is_latin1)) {
-    diagnostics.error({file, static_cast<int>(mistake->line)}, mistake->what);
-    return ini;
-  }
-  const RawFile raw = read_lines(without_byte_order_mark(rest), file, diagnostics);
+  };
+  if (ini.text.size() > max_ini_bytes) return refuse(0, "is larger than 4 MiB; is this a layer file?");
+  if (const std::optional<TextMistake> mistake = text_mistake(ini.text, NotUtf8::is_latin1))
+    return refuse(mistake->line, mistake->what);
+  if (has_only_carriage_returns(ini.text))
+    return refuse(0,
+                  "has the line ends of old Macs (CR alone), which make it one line; save it with those of "
+                  "Unix (LF) or Windows (CR LF)");
+  ini.text = as_utf8(std::move(ini.text));
+  const RawFile raw = read_lines(without_byte_order_mark(ini.text), file, diagnostics);
   const std::size_t errors_before = diagnostics.error_count();
   const FlatFile flat = use_templates(raw, diagnostics);
   ini.lacks_sections = diagnostics.error_count() > errors_before;
@@ -69,7 +85,7 @@ bool refers_to(const IniFile& file, std::string_view key) {
 
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics) {
   try {
-    return parse_ini(path, as_utf8(read_bytes(path, max_ini_bytes)), diagnostics);
+    return parse_ini(path, read_bytes(path, max_ini_bytes), diagnostics);
   } catch (const InputError& wrong) {
     const std::string reason = std::string(wrong.what()).substr(path.size() + 2);  // without "PATH: "
     diagnostics.error({std::make_shared<const std::string>(path), 0}, reason);

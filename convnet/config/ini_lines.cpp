@@ -140,6 +140,10 @@ class Reader {
       return "";
     }
     if (body[0] == '[' && !(indented_ && after_key_)) return header(trim(line));
+    if (!indented_ && body.ends_with(']') && body.find_first_of("=:[") == std::string_view::npos) {
+      error("']' without '[' in " + excerpt(body));
+      return header("[" + std::string(body));  // most likely meant: saves the user errors that follow
+    }
     untaken_ = body;
     return (indented_ ? " " : "") + std::string(body);
   }
@@ -282,9 +286,13 @@ class Reader {
     if (fresh) {
       values.emplace_back();
     } else {
+      const int earlier = values[found->second].where.line;
+      const bool continues = !raw.parts.empty() && earlier < raw.parts.back().first;
       diagnostics_.warning(here(), in_section(raw) + excerpt(key) +
-                                       " is given twice; this one replaces line " +
-                                       std::to_string(values[found->second].where.line));
+                                       " is given twice; this one replaces line " + std::to_string(earlier) +
+                                       (continues ? ", because the section continues that of line " +
+                                                        std::to_string(raw.section.where.line)
+                                                  : std::string()));
     }
     if (!raw.parts.empty()) raw.parts.back().last = line_;
     part_ = raw.parts.empty() ? nullptr : &raw.parts.back();

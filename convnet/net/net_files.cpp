@@ -42,7 +42,7 @@ IniFile read_net_file(const NetFileOptions& options, const std::string& name, Cf
   }
   if (path != (std::filesystem::path(options.layer_path) / name).string())
     diagnostics.note(fmt::format("Note: {} {} is {}", option, name, path));
-  return parse_ini(path, as_utf8(std::move(text)), diagnostics);
+  return parse_ini(path, std::move(text), diagnostics);
 }
 
 bool has_types(const IniFile& file) {

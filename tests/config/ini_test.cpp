@@ -194,7 +194,8 @@ TEST_CASE("a section given twice is merged", "[ini]") {
   const Parsed p = parse("[a]\nx=1\ny=1\n[b]\nx=5\n[a]\ny=2\nz=3\n");
   CHECK(p.errors().empty());
   CHECK(p.warnings() ==
-        Strings{"net.cfg:7: warning: section 'a': 'y' is given twice; this one replaces line 3"});
+        Strings{"net.cfg:7: warning: section 'a': 'y' is given twice; this one replaces line 3, because the "
+                "section continues that of line 1"});
   REQUIRE(p.ini.sections.size() == 2);
   CHECK(p.ini.sections[0].where.line == 1);
   CHECK(p.text("a", "x") == "1");
@@ -286,6 +287,30 @@ TEST_CASE("an unclosed section keeps its name, so that nothing follows from it",
   CHECK(p.warnings().empty());
   CHECK(p.text("a", "k") == "1");
   CHECK(p.text("conv2", "k") == "2");
+}
+
+TEST_CASE("a section without its first bracket keeps its name, too", "[ini]") {
+  const Parsed p = parse("[a]\nk=1\nconv2] # c\nk=2\nl=tanh[1,\n 2]\n");
+  CHECK(p.errors() == Strings{"net.cfg:3: ']' without '[' in 'conv2]'"});
+  CHECK(p.warnings().empty());
+  CHECK(p.text("a", "k") == "1");
+  CHECK(p.text("conv2", "k") == "2");
+  CHECK(p.text("conv2", "l") == "tanh[1,\n2]");
+}
+
+TEST_CASE("files in UTF-16 and with line ends of old Macs are refused as a whole", "[ini]") {
+  const Parsed wide = parse(std::string("\xFF\xFE[\0a\0", 6));
+  CHECK(wide.errors() == Strings{"net.cfg: is a text in UTF-16; save it in UTF-8"});
+  CHECK(wide.ini.text.empty());
+  const Parsed mac = parse("[a]\rk=1\r");
+  CHECK(mac.errors() ==
+        Strings{"net.cfg: has the line ends of old Macs (CR alone), which make it one line; save "
+                "it with those of Unix (LF) or Windows (CR LF)"});
+  CHECK(mac.ini.text.empty());
+  CHECK(parse("[a]\r").clean());
+  const Parsed windows = parse("[a]\r\nk=\xE9\r\n");
+  REQUIRE(windows.clean());
+  CHECK(windows.text("a", "k") == "\xC3\xA9");  // Latin-1
 }
 
 TEST_CASE("text after a section's bracket is ignored with a warning", "[ini]") {
