@@ -211,6 +211,9 @@ struct LayerType {
 const std::vector<LayerType>& layer_types();
 /// Returns the layer type of this name, or null.
 const LayerType* find_layer_type(std::string_view name);
+/// Returns the layer type that is nearest to `name` within `max_edits` edits (see nearest()), where "logreg"
+/// stands for "cost.logreg"; "" if there is none.
+std::string nearest_layer_type(const std::string& name, int max_edits = 2);
 /// Returns the message for a name that no layer type has, with the nearest one and all that there are.
 std::string unknown_layer_type(const std::string& name);
 

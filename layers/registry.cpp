@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "convnet/base/names.h"
+#include "convnet/base/printable.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -21,12 +24,29 @@ const LayerType* find_layer_type(std::string_view name) {
   return nullptr;
 }
 
+std::string nearest_layer_type(const std::string& name, int max_edits) {
+  std::vector<std::string> words, types;  // what is compared, and the type that it stands for
+  for (const LayerType& type : layer_types()) {
+    words.push_back(type.name);
+    types.push_back(type.name);
+  }
+  for (const LayerType& type : layer_types()) {
+    const std::size_t dot = type.name.find('.');
+    if (dot == std::string::npos) continue;
+    words.push_back(type.name.substr(dot + 1));
+    types.push_back(type.name);
+  }
+  const std::string close = nearest(name, words, max_edits);
+  const auto found = std::find(words.begin(), words.end(), close);
+  return found == words.end() ? "" : types[static_cast<std::size_t>(found - words.begin())];
+}
+
 std::string unknown_layer_type(const std::string& name) {
   std::vector<std::string> names;
   for (const LayerType& type : layer_types()) names.push_back(type.name);
-  const std::string close = nearest(name, names);
-  return "unknown layer type '" + name + "'; " + (close.empty() ? "" : "did you mean '" + close + "'? ") +
-         "known: " + join(names);
+  const std::string close = nearest_layer_type(name);
+  return "unknown layer type " + excerpt(name) + "; " +
+         (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + join(names);
 }
 
 }  // namespace convnet

@@ -187,10 +187,11 @@ void help_command(const std::vector<std::string>& args) {
     fmt::print("{}", text);
   } else {
     const std::string word = args[0].substr(std::min(args[0].find_first_not_of('-'), args[0].size()));
+    const std::string type = nearest_layer_type(word, 0);  // for "logreg"
     throw InputError(fmt::format(
         "there is no command, layer type, key, option, neuron, schedule or net '{}'{}", args[0],
         did_you_mean(
-            word, help_words(),
+            type.empty() ? word : type, help_words(),
             "convnet help lists the commands, convnet layers the layer types, convnet nets the nets, and "
             "convnet train --help the options of training",
             typing_edits(word))));

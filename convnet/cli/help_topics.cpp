@@ -37,6 +37,41 @@ const std::array<TaskHelp, 2>& task_helps() {
   return all;
 }
 
+/// A word of the syntax of .cfg files that is no key of a layer.
+struct SyntaxHelp {
+  const char* word;
+  const char* form;
+  std::vector<const char*> texts;
+};
+
+const std::array<SyntaxHelp, 4>& syntax_helps() {
+  static const std::array<SyntaxHelp, 4> all = {{
+      {"repeat",
+       "repeat=N or repeat=A-B",
+       {"number of copies of the section, or the range of their numbers; %(i)s is the number of a copy, "
+        "counted from 0 or from A, and a | b | c in a value gives each copy its own",
+        "default: one copy, without a number", "key of every section of both .cfg files but [DEFAULT]"}},
+      {"if",
+       "if=0|1",
+       {"whether the section is there: 0, no, false, off and an empty value leave it out; if=%(project)s "
+        "asks "
+        "a parameter of a template",
+        "default: 1", "key of every section of both .cfg files but [DEFAULT]"}},
+      {"DEFAULT",
+       "[DEFAULT]",
+       {"section with values for all layers: a layer takes each key that its type has and that its own "
+        "section "
+        "lacks; written in capitals, in either .cfg file"}},
+      {"template",
+       "[template NAME(PARAMETERS)] ... [end]",
+       {"sections that stand for layers which repeat; a section with type=NAME stands for all of them. "
+        "%(name)s "
+        "is the name of that section, %(inputs)s what it reads, and %(PARAMETER)s a value that it gives",
+        "keys of its sections: those of their layers, repeat and if (convnet help repeat, convnet help if)"}},
+  }};
+  return all;
+}
+
 std::string paragraph(const std::string& text) {
   return std::string(kTextColumn, ' ') + wrapped(text, kTextColumn, kTextColumn) + "\n";
 }
@@ -97,6 +132,16 @@ std::string key_help(const std::string& word) {
   std::string text;
   for (const auto& [meaning, types] : meanings.texts()) text += meaning + paragraph("key of " + join(types));
   return text;
+}
+
+std::string syntax_help(const std::string& word) {
+  for (const SyntaxHelp& syntax : syntax_helps()) {
+    if (lower(syntax.word) != lower(word)) continue;
+    std::string text = std::string(syntax.form) + "\n";
+    for (const char* const part : syntax.texts) text += paragraph(part);
+    return text;
+  }
+  return "";
 }
 
 std::string family_help(const std::string& word) {
@@ -185,7 +230,7 @@ std::string topic_help(const std::string& word) {
   std::string text = task_help(word);
   if (!text.empty()) text = wrapped(text, 0, 0) + "\n";
   for (const auto& part : {schedule_help(word), family_help(word), option_help(word), key_help(word),
-                           neuron_help(word), net_help(word)})
+                           syntax_help(word), neuron_help(word), net_help(word)})
     if (!part.empty()) text += (text.empty() ? "" : "\n") + part;
   return text;
 }
@@ -202,6 +247,7 @@ std::vector<std::string> help_words() {
   }
   add("schedule");
   for (const TaskHelp& task : task_helps()) add(task.words[0]);
+  for (const SyntaxHelp& syntax : syntax_helps()) add(syntax.word);
   for (const ScheduleForm& form : schedule_forms()) add(form.name);
   for (const NeuronDoc& neuron : neuron_docs()) add(neuron.name);
   for (const ParamSpec& spec : common_params()) add(spec.key);

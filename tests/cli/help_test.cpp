@@ -141,6 +141,12 @@ TEST_CASE("help describes options, keys, neurons, schedules, costs and nets by n
              Catch::Contains("sumWidth=\n") && Catch::Contains("also written partialSum"));
   CHECK_THAT(help_on("inputs"), Catch::Contains("key of every layer"));
   CHECK(help_on("relu").starts_with("neuron=relu\n    max(0,x)\n"));
+  CHECK_THAT(help_on("repeat"),
+             Catch::StartsWith("repeat=N or repeat=A-B\n    number of copies") && Catch::Contains("%(i)s"));
+  CHECK_THAT(help_on("if"), Catch::StartsWith("if=0|1\n    whether the section is there"));
+  CHECK_THAT(help_on("DEFAULT"), Catch::StartsWith("[DEFAULT]\n    section with values for all layers"));
+  CHECK(help_on("default") == help_on("DEFAULT"));
+  CHECK_THAT(help_on("template"), Catch::StartsWith("[template NAME(PARAMETERS)] ... [end]\n"));
   const std::string linear = help_on("linear");
   CHECK_THAT(linear,
              Catch::Contains("linear[base=b;tgtFactor=f]") && Catch::Contains("neuron=linear[a,b]\n"));
@@ -187,6 +193,8 @@ TEST_CASE("suggestions of help come from all words, and unknown words are not li
     return run.err;
   };
   CHECK_THAT(error("--clip-nrm"), Catch::EndsWith("'--clip-nrm'; did you mean 'clip-norm'?\n"));
+  CHECK_THAT(error("logreg"), Catch::EndsWith("did you mean 'cost.logreg'?\n"));
+  CHECK_THAT(error("sum2"), Catch::EndsWith("did you mean 'cost.sum2'?\n"));
   CHECK_THAT(error("cosinee"), Catch::EndsWith("did you mean 'cosine'?\n"));
   CHECK_THAT(error("xyzzyx"),
              Catch::EndsWith("; convnet help lists the commands, convnet layers the layer types, "
