@@ -14,6 +14,9 @@
 namespace convnet {
 namespace {
 
+/// The section with values for all layers.
+constexpr const char* kDefaults = "DEFAULT";
+
 FeatureShape shape_of(const MatrixInfo& m) {
   if (m.dims.size() == 3) return {m.dims[0], m.dims[1], m.dims[2], true};
   return {element_count(m.dims), 1, 1, false};
@@ -51,16 +54,11 @@ class SectionReader {
     check_templates();
     for (const IniSection& section : definition_.sections) add_section(section);
     report_lacking();
-    const std::vector<std::string> names = section_names();
     for (const IniSection& section : parameters_.sections) {
       if (definition_.find(section.name) != nullptr) continue;
       const std::string message = "section [" + section.name + "] is ignored: there is no such layer" +
-                                  did_you_mean(section.name, names);
-      // Beside errors it may say why a layer has no parameters, and only errors are printed then.
-      if (diagnostics_.has_errors())
-        diagnostics_.error(section.where, "warning: " + message);
-      else
-        diagnostics_.warning(section.where, message);
+                                  did_you_mean_section(section.name);
+      diagnostics_.warning(section.where, message);
     }
     check_users();
     check_children();
@@ -80,6 +78,12 @@ class SectionReader {
     std::vector<std::string> names;
     for (const IniSection& s : definition_.sections) names.push_back(s.name);
     return names;
+  }
+
+  /// Returns the end of a message about a section that is no layer, like did_you_mean().
+  std::string did_you_mean_section(const std::string& name) const {
+    if (nearest(name, {kDefaults}) == kDefaults) return std::string("; did you mean [") + kDefaults + "]?";
+    return did_you_mean(name, section_names());
   }
 
   /// Refuses templates with the name of a layer type, because no layer could have that type.
@@ -324,7 +328,10 @@ class SectionReader {
     if (value == nullptr) {
       std::vector<std::string> known;
       for (const LayerType& t : layer_types()) known.push_back(t.name);
-      error(section.where, section.name, "'type' is missing; it is one of " + join(known));
+      const bool is_defaults = lower(section.name) == lower(std::string_view(kDefaults));
+      error(section.where, section.name,
+            is_defaults ? std::string("'type' is missing; did you mean [") + kDefaults + "]?"
+                        : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
     const LayerType* type = find_layer_type(value->text);
@@ -335,7 +342,7 @@ class SectionReader {
     error(value->where, section.name,
           close.empty()
               ? unknown_layer_type(value->text)
-              : "unknown layer type or template '" + value->text + "'; did you mean '" + close + "'?");
+              : "unknown layer type or template " + excerpt(value->text) + "; did you mean '" + close + "'?");
     return nullptr;
   }
 
@@ -353,6 +360,11 @@ class SectionReader {
     if (names.empty()) {
       error(value == nullptr ? section.where : value->where, section.name,
             "'inputs' is missing; it names the layers this one reads");
+      return false;
+    }
+    if (std::find(names.begin(), names.end(), "") != names.end()) {
+      error(value->where, section.name,
+            "inputs has an empty entry, because it has a comma too many; remove the comma");
       return false;
     }
     const auto count = static_cast<int>(names.size());
@@ -400,7 +412,8 @@ class SectionReader {
       error(value.where, section.name,
             "input '" + name + "' is defined below it; inputs must be defined above");
     } else if (!definition_.lacks_sections) {
-      error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
+      error(value.where, section.name,
+            "unknown input " + excerpt(name) + did_you_mean(name, section_names()));
     }
     return false;
   }
@@ -484,42 +497,17 @@ class SectionReader {
     return id;
   }
 
-  /// Returns the inputs that sections with errors name.
-  std::set<std::string> wrong_inputs() const {
-    std::set<std::string> inputs;
-    for (const IniSection& section : definition_.sections) {
-      const IniValue* names = section.find("inputs");
-      if (names != nullptr && wrong_sections_.contains(section.name))
-        for (std::string& name : split_list(names->text)) inputs.insert(std::move(name));
-    }
-    return inputs;
-  }
-
-  /// Refuses layers whose output nobody reads, and nets without a cost.
+  /// Refuses layers whose output nobody reads, and nets without a cost. Both follow from other mistakes, too
+  /// (a misspelt input or section), so they are looked for only if nothing else is wrong.
   void check_users() {
-    // A user that is itself wrong was reported already, perhaps because it misspells the name.
-    const std::set<std::string> wrong = wrong_inputs();
-    // Templates can repeat a wrong name thousands of times. Unused layers are then what follows from it.
-    constexpr std::size_t kMostCompared = 100;
-    if (wrong.size() > kMostCompared) return;
-    std::set<std::string> meant;
-    const std::vector<std::string> sections = section_names();
-    for (const std::string& name : wrong) meant.insert(nearest(name, sections, typing_edits(name)));
-    // Returns whether a name of `wrong` and "_" are the beginning of an implicit node's name.
-    const auto begins_with_wrong = [&](const std::string& name) {
-      for (std::size_t at = name.find('_'); at != std::string::npos; at = name.find('_', at + 1))
-        if (wrong.contains(name.substr(0, at))) return true;
-      return false;
-    };
+    if (diagnostics_.has_errors()) return;
     for (const Node& node : graph_.nodes) {
-      if (!node.users.empty() || node.is_cost() || definition_.lacks_sections) continue;
-      const bool named = meant.contains(node.name) || (node.implicit && begins_with_wrong(node.name));
-      if (!named)
-        error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
+      if (node.users.empty() && !node.is_cost())
+        error(node.where, node.section, "no layer uses its output; name it in an inputs= or remove it");
     }
     const bool cost =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !graph_.nodes.empty() && wrong_sections_.empty() && !definition_.lacks_sections)
+    if (!cost && !graph_.nodes.empty())
       diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 

@@ -26,6 +26,17 @@ void check_plan_refused(const Workshop& shop, const std::string& message) {
   CHECK(check_refused(planning(shop), message).out.empty());
 }
 
+std::string replaced_all(const std::string& text, const std::string& from, const std::string& to) {
+  return std::regex_replace(text, std::regex(from), to);
+}
+
+/// Returns ASCII text as PowerShell writes it, with a byte order mark.
+std::string in_utf16(const std::string& text) {
+  std::string out = "\xFF\xFE";
+  for (const char c : text) out += {c, '\0'};
+  return out;
+}
+
 const std::vector<Mistake> definition_mistakes = {
     // Names of other programs.
     {"filterSize=3", "kernelSize=3",
@@ -40,6 +51,12 @@ const std::vector<Mistake> definition_mistakes = {
     {"type=pool", "type=pol",
      "net.cfg:15: layer 'pool1': unknown layer type 'pol'; did you mean 'pool'? known: data, "},
     {"type=pool", "type=maxout", "net.cfg:15: layer 'pool1': unknown layer type 'maxout'; known: data, "},
+    {"type=cost.logreg", "type=logreg",
+     "net.cfg:30: layer 'logprob': unknown layer type 'logreg'; did you mean 'cost.logreg'? known: data, "},
+    {"type=cost.logreg", "type=sum2", "unknown layer type 'sum2'; did you mean 'cost.sum2'? known: "},
+    {"type=cost.logreg", "type=bec", "unknown layer type 'bec'; did you mean 'cost.bce'? known: "},
+    {"[data]", "[default]\ninitW=1\n[data]",
+     "net.cfg:1: layer 'default': 'type' is missing; did you mean [DEFAULT]?\n"},
     {"type=pool\n", "", "net.cfg:14: layer 'pool1': 'type' is missing; it is one of data, "},
     {"inputs=conv1", "inputs=conv2",
      "net.cfg:16: layer 'pool1': unknown input 'conv2'; did you mean 'conv1'?"},
@@ -52,6 +69,10 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:14: layer 'pool1': 'inputs' is missing; it names the layers this one reads"},
     {"inputs=conv1", "inputs=conv1,data",
      "net.cfg:16: layer 'pool1': a layer of type 'pool' takes 1 input, not 2"},
+    {"inputs=labels,probs", "inputs=labels,probs,",
+     "net.cfg:31: layer 'logprob': inputs has an empty entry, because it has a comma too many; remove the "
+     "comma\n"},
+    {"inputs=labels,probs", "inputs=labels,,probs", "net.cfg:31: layer 'logprob': inputs has an empty entry"},
     {"inputs=labels,probs", "inputs=probs",
      "net.cfg:31: layer 'logprob': a layer of type 'cost.logreg' takes 2 inputs, not 1"},
     {"dataIdx=0", "dataIdx=0\ninputs=labels",
@@ -193,6 +214,11 @@ const std::vector<Mistake> definition_mistakes = {
     {"stride=2", "gpu=", "net.cfg:20: layer 'pool1': gpu= lists no device; leave the key out or write gpu=0"},
     // The form of the file.
     {"[data]", "gpu=0\n[data]", "net.cfg:1: key 'gpu' stands before any [section]"},
+    {kDefinition, replaced_all(kDefinition, "\n", "\r"),
+     "net.cfg: has the line ends of old Macs (CR alone), which make it one line; save it with those of Unix "
+     "(LF) or Windows (CR LF)\n"},
+    {kDefinition, in_utf16(kDefinition), "net.cfg: is a text in UTF-16; save it in UTF-8\n"},
+    {"[pool1]", "pool1]", "net.cfg:14: ']' without '[' in 'pool1]'\n"},
     {"[pool1]", "[pool1", "net.cfg:14: '[' without ']' in '[pool1'"},
     {"[pool1]", "[]", "net.cfg:14: a section without a name"},
     {"stride=2", "stride", "net.cfg:20: expected [section] or key=value, found 'stride'"},
@@ -246,6 +272,12 @@ const std::vector<Mistake> parameter_mistakes = {
     {"coeff=1\n", "coeff=\n", "params.cfg:13: layer 'logprob': coeff expects a number, not ''"},
     {"topk=2", "topk=0",
      "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576, not '0'"},
+    {kParameters, in_utf16(kParameters), "params.cfg: is a text in UTF-16; save it in UTF-8\n"},
+    {kParameters, replaced_all(kParameters, "\n", "\r"),
+     "params.cfg: has the line ends of old Macs (CR alone)"},
+    {"[conv1]", "[default]",
+     "params.cfg:1: warning: section [default] is ignored: there is no such layer; did you mean "
+     "[DEFAULT]?\n"},
     {"[conv1]", "wc=0\n[conv1]", "params.cfg:1: key 'wc' stands before any [section]"},
 };
 
@@ -777,6 +809,76 @@ TEST_CASE("a misspelt input gives one error, and a warning beside it is called s
   CHECK(run.err ==
         shop.definition_path() + ":31: layer 'logprob': unknown input 'prob'; did you mean 'probs'?\n" +
             shop.parameters_path() + ":15: warning: section [nolayer] is ignored: there is no such layer\n");
+}
+
+TEST_CASE("warnings are printed beside the errors that they explain") {
+  const Workshop shop;
+  const auto plan_error = [&](const std::string& definition, const std::string& parameters) {
+    shop.write(definition, parameters);
+    const Outcome run = plan(shop);
+    INFO(run.err);
+    CHECK(run.code == 2);
+    return std::regex_replace(run.err, std::regex(shop.path() + "/"), "");
+  };
+  const std::string indented = " continues the value of ";
+  const std::string above = " above; begin it in the first column if it is a key of its own\n";
+  CHECK(
+      plan_error(replaced(kDefinition, "inputs=conv1\npool=max", "inputs=conv1\n  pool=max"), kParameters) ==
+      "net.cfg:16: layer 'pool1': unknown input 'conv1 pool=max'\n"
+      "net.cfg:17: warning: the indented line 'pool=max'" +
+          indented + "'inputs'" + above);
+  CHECK_THAT(
+      plan_error(replaced(kDefinition, "type=pool\ninputs=conv1", "type=pool\n inputs=conv1"), kParameters),
+      Catch::Contains("net.cfg:15: layer 'pool1': unknown layer type 'pool inputs=conv1'; known: ") &&
+          Catch::Contains("net.cfg:16: warning: the indented line 'inputs=conv1'" + indented + "'type'" +
+                          above));
+  CHECK_THAT(plan_error(kDefinition, replaced(kParameters, "momW=0.9\n", "momW=0.9\n\t")),
+             Catch::Contains("params.cfg:5: warning: the indented line "));
+  // A section that was copied, and whose name was not changed.
+  const std::string copied =
+      plan_error(replaced(kDefinition, "[pool1]\ntype=pool", "[conv1]\ntype=pool"), kParameters);
+  CHECK_THAT(copied, Catch::Contains("net.cfg:15: warning: section 'conv1': 'type' is given twice; this one "
+                                     "replaces line 8, because the section continues that of line 7\n") &&
+                         Catch::Contains("net.cfg:16: layer 'conv1': reads itself\n"));
+  CHECK_THAT(plan_error(replaced(kDefinition, "stride=2", "colour=red"), kParameters),
+             Catch::Contains("net.cfg:20: warning: layer 'pool1': unknown key 'colour' is ignored\n") &&
+                 Catch::Contains("net.cfg:14: layer 'pool1': 'stride' is missing; "));
+}
+
+TEST_CASE(
+    "that a layer has no user is said of the layer that the file has, and only if nothing else is wrong") {
+  const Workshop shop;
+  const auto errors = [&](const std::string& definition, const std::string& parameters) {
+    shop.write(definition, parameters);
+    return plan(shop).err;
+  };
+  const std::string unused = "no layer uses its output";
+  const std::string around =
+      replaced(kDefinition, "inputs=conv1\npool=max\nchannels=2", "inputs=data\npool=max");
+  CHECK(errors(around, kParameters) ==
+        shop.definition_path() + ":7: layer 'conv1': " + unused + "; name it in an inputs= or remove it\n");
+  // The other mistakes of the same file: an input, a type, a section, a value, and a reference.
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"inputs=pool1", "inputs=pooling"},
+                                                        {"type=fc", "type=fully"},
+                                                        {"[fc10]", "fc10]"},
+                                                        {"[fc10]", "[fc10"},
+                                                        {"outputs=10", "outputs=ten"},
+                                                        {"outputs=10", "outputs=%(n)s"}}) {
+    INFO(to);
+    const std::string text = errors(replaced(around, from, to), kParameters);
+    CHECK(text.find(shop.definition_path() + ":2") != std::string::npos);
+    CHECK(text.find(unused) == std::string::npos);
+    CHECK(text.find("reads itself") == std::string::npos);
+  }
+  // A layer without its learning parameters is not made, so nothing is known of its input.
+  const std::string lacking = errors(kDefinition, replaced(kParameters, "[conv1]", "[default]"));
+  CHECK(lacking == shop.definition_path() +
+                       ":7: layer 'conv1' has no section [conv1] in the parameter file; it needs epsW, epsB, "
+                       "momW, momB, there or in [DEFAULT]\n" +
+                       shop.parameters_path() +
+                       ":1: warning: section [default] is ignored: there is no such layer; did you mean "
+                       "[DEFAULT]?\n");
 }
 
 }  // namespace
