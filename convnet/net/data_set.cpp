@@ -164,6 +164,15 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                      why);
 }
 
+namespace {
+
+std::string name_of_class(const Provider& provider, std::size_t number) {
+  const std::vector<std::string>& names = provider.matrices().at(1).class_names;
+  return number < names.size() ? printable(names[number]) : std::to_string(number);
+}
+
+}  // namespace
+
 std::int64_t image_count(const Provider& provider, const BatchRange& range) {
   std::int64_t images = 0;
   for (int batch = range.first; batch <= range.last; ++batch) images += provider.images_in(batch);
@@ -175,6 +184,41 @@ std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
   for (int batch = range.first; batch <= range.last; ++batch)
     images = std::max(images, provider.images_in(batch));
   return images;
+}
+
+std::string classes_text(const Provider& provider, const BatchRange& training) {
+  constexpr std::size_t kMostListed = 10;
+  const std::vector<std::int64_t> counts = provider.class_counts(training);
+  if (counts.empty()) return "";
+  const auto shown = [&](std::size_t c) {
+    return fmt::format("{} ({})", name_of_class(provider, c), counts[c]);
+  };
+  std::string text = fmt::format("Classes: {}; training images: ", counts.size());
+  if (counts.size() <= kMostListed) {
+    std::vector<std::string> all;
+    for (std::size_t c = 0; c < counts.size(); ++c) all.push_back(shown(c));
+    return text + join(all);
+  }
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  return text + fmt::format("from {} to {}", shown(static_cast<std::size_t>(least - counts.begin())),
+                            shown(static_cast<std::size_t>(most - counts.begin())));
+}
+
+std::string empty_classes(const Provider& provider, const BatchRange& training) {
+  const std::vector<std::int64_t> counts = provider.class_counts(training);
+  const auto empty = std::count(counts.begin(), counts.end(), 0);
+  if (empty == 0) return "";
+  const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
+  const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
+  if (empty == 1)
+    return fmt::format(
+        "warning: class '{}' has no training images, and the net has an output for it: remove what is no "
+        "class",
+        name);
+  return fmt::format(
+      "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: "
+      "remove what is no class",
+      empty, name);
 }
 
 std::int64_t rows_of_test(const Provider& provider, std::int64_t mini) {

@@ -40,6 +40,11 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 std::int64_t image_count(const Provider& provider, const BatchRange& range);
 /// Returns the number of images of the largest batch in `range`.
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
+/// Returns a line with the classes of a data set and the number of images of each in `training`, the range of
+/// training batches; "" if that is not known (Provider::class_counts()).
+std::string classes_text(const Provider& provider, const BatchRange& training);
+/// Returns a warning that names classes without images in `training`; "" if there are none.
+std::string empty_classes(const Provider& provider, const BatchRange& training);
 /// Returns the number of rows that a test computes at once: all views of whole images, at most `mini` rows or
 /// those of one image.
 std::int64_t rows_of_test(const Provider& provider, std::int64_t mini);
