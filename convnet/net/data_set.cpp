@@ -14,7 +14,9 @@
 #include "convnet/config/ini_lines.h"
 #include "convnet/net/find_net.h"
 #include "convnet/net/ready_nets.h"
+#include "providers/image_parts.h"
 #include "providers/image_source.h"
+#include "providers/pickle.h"
 
 namespace convnet {
 
@@ -59,14 +61,67 @@ std::vector<std::string> providers_that_read(const std::string& path) {
   return names;
 }
 
+namespace {
+
+/// Returns "cifar" for a folder of batches.meta and batches that hold arrays, "image" if they hold lists of
+/// JPEGs; "" for all other folders.
+std::string reader_of_batches(const std::string& folder) {
+  if (!has_image_batches(folder)) return "";
+  const auto first_batch = [&](bool folders) {
+    std::vector<std::string> names = names_in(folder, folders);
+    std::erase_if(names, [](const std::string& name) { return !name.starts_with("data_batch_"); });
+    return names.empty() ? "" : *std::min_element(names.begin(), names.end());
+  };
+  try {
+    if (!first_batch(true).empty()) return "image";
+    const std::string name = first_batch(false);
+    if (name.empty()) return "";
+    const std::optional<PickleValue> data =
+        read_pickle((std::filesystem::path(folder) / name).string()).find("data");
+    if (data && data->is_sequence()) return "image";
+    return data && data->kind() == PickleKind::array ? "cifar" : "";
+  } catch (const std::runtime_error&) {  // InputError, RunError
+    return "";
+  }
+}
+
+/// Returns the providers, besides "image", for which the names of a folder's files speak, whether or not
+/// these can be read.
+std::vector<std::string> providers_by_name(const std::string& path) {
+  std::vector<std::string> providers;
+  const auto has_images = [](const std::string& folder) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::path(folder) / "images.npy", ignored);
+  };
+  try {
+    if (has_images(find_parts(path, has_images)[0].folder)) providers.emplace_back("npy");
+    const std::vector<std::string> names = names_in(path, false);
+    const auto any = [&](const auto& is_wanted) {
+      return std::any_of(names.begin(), names.end(), is_wanted);
+    };
+    if (any([](const std::string& name) { return name.find("idx3-ubyte") != std::string::npos; }))
+      providers.emplace_back("mnist");
+    if (any([](const std::string& name) { return name.starts_with("data_batch_"); }))
+      providers.emplace_back("cifar");
+  } catch (const std::runtime_error&) {  // InputError, RunError
+  }
+  return providers;
+}
+
+}  // namespace
+
 std::string provider_of(const std::string& path, bool has_table) {
   // A table says which photos there are, and photos are the usual data set, whose messages say more.
   if (has_table) return "image";
+  if (const std::string reader = reader_of_batches(path); !reader.empty()) return reader;
   const std::vector<std::string> providers = providers_that_read(path);
   if (providers.size() > 1)
     throw InputError(
         fmt::format("{} can be read with --data-provider {}; type --data-path {} and one of them", path,
                     join(providers, " or "), shell_word(path)));
+  // A provider whose files are there says best what is wrong with them.
+  const std::vector<std::string> named = providers_by_name(path);
+  if (named.size() == 1) return named[0];
   return providers.empty() ? "image" : providers[0];
 }
 
@@ -219,6 +274,19 @@ std::string empty_classes(const Provider& provider, const BatchRange& training) 
       "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: "
       "remove what is no class",
       empty, name);
+}
+
+std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images) {
+  if (options.provider != "npy") return "";
+  const Dims& dims = images.uncropped.empty() ? images.dims : images.uncropped;
+  const auto may_be_channels = [](std::int64_t size) { return size == 1 || size == 3 || size == 4; };
+  // Feature maps of 3x3 or 1x1 pixels are square.
+  if (dims.size() != 3 || may_be_channels(dims[0]) || !may_be_channels(dims[2]) || dims[1] == dims[2])
+    return "";
+  return fmt::format(
+      "warning: the images of images.npy are read as {} channels of {}x{} pixels, because its shape is taken "
+      "for (N,C,H,W); if it is (N,H,W,C), save a.transpose(0, 3, 1, 2)",
+      dims[0], dims[1], dims[2]);
 }
 
 std::int64_t rows_of_test(const Provider& provider, std::int64_t mini) {
