@@ -113,7 +113,7 @@ std::vector<std::string> providers_by_name(const std::string& path) {
 std::string provider_of(const std::string& path, bool has_table) {
   // A table says which photos there are, and photos are the usual data set, whose messages say more.
   if (has_table) return "image";
-  if (const std::string reader = reader_of_batches(path); !reader.empty()) return reader;
+  if (std::string reader = reader_of_batches(path); !reader.empty()) return reader;
   const std::vector<std::string> providers = providers_that_read(path);
   if (providers.size() > 1)
     throw InputError(
