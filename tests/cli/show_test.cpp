@@ -408,7 +408,7 @@ TEST_CASE("names of layers, costs and classes are text on the page, not markup")
   CHECK(holds(html, "&lt;b onclick=alert(3)&gt;0"));
   for (const char* markup : {"<img src=x", "<script>alert", "<b onclick", "onerror='"})
     CHECK_FALSE(holds(html, markup));
-  run_well({"show", file, "--show-cost", cost, "--out", shop / "c.png"});
+  run_well({"show", file, "--show-cost", hostile_cost, "--out", shop / "c.png"});
   run_well({"show", file, "--show-filters", layer, "--out", shop / "f.png"});
 }
 
