@@ -485,6 +485,13 @@ TEST_CASE("option --flat writes the net without templates") {
   CHECK_THAT(read_file(flat), Catch::Contains("[g2b1-conv1]\ninitW=0.5\n"));
   check_refused(plan + Args{"--layer-def", flat, "--flat", flat}, "--flat");
   check_refused(plan + Args{"--layer-def", "wrn-16-4", "--flat", shop.path()}, "is a folder");
+  // A file that somebody has edited stays, as does one of another kind.
+  const std::string edited = replaced(read_file(flat), "filters=128", "filters=96");
+  for (const std::string& theirs : {edited, std::string("my notes\n")}) {
+    write_file(flat, theirs);
+    check_refused(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat}, "or that was edited");
+    CHECK(read_file(flat) == theirs);
+  }
 }
 
 TEST_CASE("nets that come with the program are listed") {
