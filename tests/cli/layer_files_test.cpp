@@ -471,6 +471,14 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
       "missing: --layer-params");
 }
 
+TEST_CASE("a file that --layer-path hides is named") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  check_refused({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", shop.path(), "--layer-def",
+                 "net.cfg", "--layer-params", std::filesystem::relative(shop.parameters_path()).string()},
+                "is put before it: add --layer-path .");
+}
+
 TEST_CASE("option --flat writes the net without templates") {
   const Workshop shop;
   const Args plan = {"plan", "--data-provider", "dummy-3x32x32-10", "--layer-params", "wrn-16-4", "--json"};

@@ -431,6 +431,7 @@ TEST_CASE("option --cam draws which pixels spoke for a class, without the data s
   check_refused(cam + Args{"--cam-layer", "conv2"}, "the net has no layer 'conv2'; did you mean 'conv1'?");
   check_refused(cam + Args{"--cam", shop / "none.jpg"}, "none.jpg");
   check_refused(cam + Args{"--out", shop / "x.npy"}, "x.npy");
+  check_refused(cam + Args{"--out", shop / "x.jpg"}, "give it the ending .png");
   check_refused({"show", shop / "run", "--show-filters", "conv1", "--cam-class", "1"},
                 "--cam-class is for --cam");
 }
