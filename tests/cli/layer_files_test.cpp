@@ -474,7 +474,12 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
 TEST_CASE("a file that --layer-path hides is named") {
   const Workshop shop;
   shop.write(kDefinition, kParameters);
-  check_refused({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", shop.path(), "--layer-def",
+  // So deep that the relative path leads nowhere from there.
+  std::string folder = std::filesystem::current_path().string();
+  folder = shop / "nets" + folder + folder;
+  std::filesystem::create_directories(folder);
+  write_file(folder + "/net.cfg", kDefinition);
+  check_refused({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", folder, "--layer-def",
                  "net.cfg", "--layer-params", std::filesystem::relative(shop.parameters_path()).string()},
                 "is put before it: add --layer-path .");
 }
