@@ -35,7 +35,8 @@ std::string text_of(const std::string& name, const FileFormat& format) {
 
 }  // namespace
 
-std::string foreign_files_text(const std::string& path) {
+std::string foreign_files_text(const std::string& path,
+                               const std::function<bool(const std::string& name)>& is_read) {
   constexpr std::size_t kMostFiles = 100;
   std::error_code ignored;
   try {
@@ -45,6 +46,7 @@ std::string foreign_files_text(const std::string& path) {
     }
     if (!fs::is_directory(path, ignored)) return "";
     std::vector<std::string> names = names_in(path, false);
+    if (is_read) std::erase_if(names, is_read);
     std::sort(names.begin(), names.end());
     names.resize(std::min(names.size(), kMostFiles));
     for (const std::string& name : names) {

@@ -168,6 +168,15 @@ class ImageProvider final : public Provider {
       }
     }
   }
+  std::vector<std::int64_t> class_counts(const BatchRange& range) const override {
+    const ImageSetInfo& info = source_->info();
+    if (!source_->knows_labels() || info.has_tags || !info.number_names.empty()) return {};
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(info.classes));
+    for (int batch = range.first; batch <= range.last; ++batch)
+      for (std::int64_t image = 0; image < source_->images_in(batch); ++image)
+        ++counts[static_cast<std::size_t>(source_->labels(batch, image).classes.at(0))];
+    return counts;
+  }
   bool has_mean() const override { return true; }
   bool step_subtracts_mean() const override { return !options_.read_subtracts_mean(); }
   int views() const override { return options_.multiview ? 10 : 1; }

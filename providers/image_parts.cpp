@@ -29,6 +29,9 @@ std::string lower_case(std::string_view name) {
   return lower;
 }
 
+/// Returns whether a file or folder of this name is no part of a data set.
+bool is_hidden(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
+
 /// Returns whether an entry is a link to nothing, or to itself.
 bool leads_nowhere(const fs::directory_entry& entry) {
   std::error_code ignored;
@@ -117,7 +120,7 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
   for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     const std::string name = at->path().filename().string();
-    if (name.starts_with('.')) continue;
+    if (is_hidden(name)) continue;
     if (leads_nowhere(*at) && !is_image_extension(lower_extension(name, name.rfind('.'))))
       throw InputError(at->path().string() + ": is a link that leads nowhere; mend or remove it");
     if ((folders ? at->is_directory(ignored) : at->is_regular_file(ignored))) names.push_back(name);
@@ -148,13 +151,13 @@ std::string lower_extension(std::string_view name, std::size_t dot) {
 }
 
 bool is_image_extension(std::string_view extension) {
-  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp" ||
-         extension == "webp";
+  return extension == "jpg" || extension == "jpeg" || extension == "jpe" || extension == "jfif" ||
+         extension == "png" || extension == "bmp" || extension == "webp";
 }
 
 bool is_other_picture(std::string_view extension) {
-  constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
-                                                       "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
+  constexpr std::array<std::string_view, 11> others = {"avif", "gif", "heic", "heif", "jp2", "jxl",
+                                                       "pgm",  "ppm", "tga",  "tif",  "tiff"};
   return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
@@ -165,7 +168,7 @@ ImageFiles image_files_below(const std::string& folder) {
   fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with('.')) {
+    if (is_hidden(name)) {
       at.disable_recursion_pending();
       continue;
     }

@@ -36,9 +36,10 @@ BatchSplit split_of(const std::vector<ImagePart>& parts);
 /// Returns "1-40 (train), 41-44 (val)".
 std::string parts_text(const std::vector<ImagePart>& parts);
 
-/// Returns the files, or the folders, in a folder, in no particular order, without those whose names begin
-/// with a dot. Throws RunError, or InputError naming a link that leads nowhere: without what it stands for,
-/// the data set would silently be another one. Links to images are left to image_files_below().
+/// Returns the files, or the folders, in a folder, in no particular order, without hidden ones: those whose
+/// names begin with a dot, and folders __MACOSX, which unzipping an archive of macOS leaves. Throws RunError,
+/// or InputError naming a link that leads nowhere: without what it stands for, the data set would silently be
+/// another one. Links to images are left to image_files_below().
 std::vector<std::string> names_in(const std::string& folder, bool folders);
 /// Returns the names of the tars in a folder, in natural order (2 before 10), without those that begin with a
 /// dot. Throws RunError.
@@ -49,20 +50,20 @@ CountedFiles packed_tars_in(const std::string& folder);
 
 /// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
-/// Returns whether an extension is jpg, jpeg, png, bmp or webp.
+/// Returns whether an extension is one of kImageExtensions.
 bool is_image_extension(std::string_view extension);
 /// Returns whether an extension is that of pictures which are not read: gif, heic, tiff, …
 bool is_other_picture(std::string_view extension);
 /// The extensions of images that are read, for messages.
-inline constexpr const char* kImageExtensions = ".jpg, .jpeg, .png, .bmp, .webp";
+inline constexpr const char* kImageExtensions = ".jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp";
 
 /// The images in the folder of a class.
 struct ImageFiles {
   std::vector<std::string> names;  ///< paths below the folder, in no particular order
   LeftOutFiles left_out;
 };
-/// Finds images in `folder` and in folders in it, also behind links, without those whose names begin with a
-/// dot. Throws RunError, or InputError naming a folder that links lead back to.
+/// Finds images in `folder` and in folders in it, also behind links, without hidden ones (names_in()). Throws
+/// RunError, or InputError naming a folder that links lead back to.
 ImageFiles image_files_below(const std::string& folder);
 
 constexpr std::int64_t max_image_side = 4096;  ///< pixels

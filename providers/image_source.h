@@ -97,7 +97,8 @@ constexpr std::int64_t dealt_batch_images = 1024;
 /// - with batches.meta: cuda-convnet2's batches, data_batch_N: each is a pickle, or a folder of pickles
 ///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of classes, or of lists
 ///   of classes);
-/// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or .jpeg .png .bmp .webp) and KEY.cls. Batch
+/// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or another of kImageExtensions) and KEY.cls.
+/// Batch
 ///   i, from 1 on, is the i-th shard in the natural order of names. The classes are the lines of classes.txt.
 ///   Without this file, the largest label decides their number, and all shards are read once in this call to
 ///   find it;

@@ -48,7 +48,7 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
   if (classes.empty() && shards.empty())
     throw InputError(
         folder +
-        ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp|webp, or *.tar shards with KEY.jpg and "
+        ": holds no images: folders CLASS/*.jpg|jpeg|jpe|jfif|png|bmp|webp, or *.tar shards with KEY.jpg and "
         "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
         "the classes of photos in one folder" +
         foreign_files_text(folder));
@@ -79,8 +79,8 @@ void Finder::find_class(const std::string& parent, const std::string& name,
   }
   found_.left_out.add(files.left_out);
   if (images.size() == first)
-    throw InputError(folder.string() +
-                     ": holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
+    throw InputError(fmt::format("{}: holds no image ({}), though it stands for a class", folder.string(),
+                                 kImageExtensions));
   std::sort(images.begin() + static_cast<std::ptrdiff_t>(first), images.end(),
             [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
 }

@@ -35,12 +35,12 @@ struct LabelledImages {
   std::string read(const LabelledImage& image) const;
 };
 
-/// Lists the images in `folder`: CLASS/….jpg|jpeg|png|bmp|webp, or tar shards in WebDataset's style (pairs of
-/// KEY.jpg and KEY.cls in *.tar), or a folder train/ with either of them, and val/ (else test/) for
-/// validation. Classes are numbered in the order of their folders' names. Images are sorted by name, shards
-/// in natural order (2 before 10). Hidden files and files that are no images are left out. Classes of shards
-/// are named by the lines of `folder`/classes.txt, else by their numbers. Throws InputError naming what is
-/// missing or does not fit, RunError for I/O errors.
+/// Lists the images in `folder`: CLASS/….jpg (or another of kImageExtensions), or tar shards in WebDataset's
+/// style (pairs of KEY.jpg and KEY.cls in *.tar), or a folder train/ with either of them, and val/ (else
+/// test/) for validation. Classes are numbered in the order of their folders' names. Images are sorted by
+/// name, shards in natural order (2 before 10). Hidden files and files that are no images are left out.
+/// Classes of shards are named by the lines of `folder`/classes.txt, else by their numbers. Throws InputError
+/// naming what is missing or does not fit, RunError for I/O errors.
 LabelledImages find_labelled_images(const std::string& folder);
 
 /// Lists the images in tar shards, all for training.

@@ -186,9 +186,10 @@ FilePaths find_files(const Place& place) {
   paths.train_labels = find({"train-labels"}, "idx1-ubyte");
   paths.test_images = find(stems("-images"), "idx3-ubyte");
   paths.test_labels = find(stems("-labels"), "idx1-ubyte");
+  const auto is_read = [](const std::string& name) { return name.ends_with("-ubyte.gz"); };
   if (!missing.empty())
     throw InputError(fmt::format("{}: missing, plain or .gz: {}{}", place.folder.string(), missing,
-                                 foreign_files_text(place.folder.string())));
+                                 foreign_files_text(place.folder.string(), is_read)));
   return paths;
 }
 

@@ -14,6 +14,7 @@
 #include "providers/crop.h"
 #include "providers/dummy.h"
 #include "providers/image.h"
+#include "providers/image_parts.h"
 #include "providers/mnist.h"
 #include "providers/npy.h"
 #include "providers/shuffle.h"
@@ -217,9 +218,9 @@ std::string left_out_text(const LeftOutFiles& files) {
                                    links.size(), fmt::join(links, "\n  ")));
   if (const auto& others = files.other_formats; !others.empty())
     warnings.push_back(fmt::format(
-        "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png, .bmp and "
-        ".webp are read; convert them to JPEG or PNG",
-        others.size(), others.front()));
+        "warning: {} picture(s) are left out, as {}: only files with these endings are read: {}; convert "
+        "them to JPEG or PNG",
+        others.size(), others.front(), kImageExtensions));
   if (!files.header.empty())
     warnings.push_back("Note: the table of --labels begins with a header, which is left out: " +
                        files.header);

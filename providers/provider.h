@@ -263,6 +263,9 @@ class Provider {
   /// Adds the labels in `range` to a checksum, and the names of images that have some, as far as they are
   /// known without reading images that do not stay in memory.
   virtual void add_labels(const BatchRange&, Crc32&) const {}
+  /// Returns the number of images of each class in `range`; nothing if images have other labels than classes,
+  /// or if that is not known without reading images.
+  virtual std::vector<std::int64_t> class_counts(const BatchRange&) const { return {}; }
   /// Returns whether statistics() has a mean image; reads no data.
   virtual bool has_mean() const = 0;
   /// Returns whether the step subtracts the mean image when it loads images. If not, there is none, or read()

@@ -20,7 +20,7 @@ struct TarImages {
 /// Returns the members of a tar that are named like images, without hidden ones.
 TarImages image_members(const InputFile& tar);
 
-/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp .webp) with KEY.cls.
+/// An image of a tar shard: KEY.jpg (or another of kImageExtensions) with KEY.cls.
 struct ShardImage {
   std::string name;
   FileRegion at;            ///< its bytes in the tar

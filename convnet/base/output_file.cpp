@@ -342,13 +342,13 @@ void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<s
       if (!outputs[k].path.empty() && same_place(path, outputs[k].path))
         throw InputError(outputs[k].option + " and " + option + " name the same file, " + path);
     }
-    const bool has_other_contents =
-        is_of_kind != nullptr && fs::exists(path, none) && !fs::is_directory(path, none) && !is_of_kind(path);
+    const bool has_other_contents = replaced && is_of_kind != nullptr && fs::exists(path, none) &&
+                                    !fs::is_directory(path, none) && !is_of_kind(path);
     if ((replaced && is_of_other_kind(path, begins)) || has_other_contents)
       throw InputError(
           option + " " + path +
-          ": there is another kind of file of that name, or one of another program; remove it or name "
-          "another file");
+          ": there is another kind of file of that name, or one of another program or that was edited; "
+          "remove it or name another file");
     const std::string folder = fs::path(path).parent_path().string();
     const bool is_made = std::ranges::any_of(made_folders, [&](const std::string& made) {
       return !made.empty() && !folder.empty() && same_place(made, folder);

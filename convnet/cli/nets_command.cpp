@@ -40,7 +40,7 @@ const std::vector<OptionSpec>& nets_command_options() { return options_of_nets()
 void nets_command(const std::vector<std::string>& args) {
   const ReportOptions options = options_of_nets().parse(parse_command_line(nets_command_options(), args));
   const std::string folder = installed_nets();
-  if (folder.empty()) throw InputError("the program's folder of nets, share/convnet/configs, is not there");
+  if (folder.empty()) throw InputError(no_folder_of_nets());
   const std::vector<ReadyNet> nets = ready_nets();
   if (options.json) return fmt::print("{}\n", nets_json(nets).dump(2));
   fmt::print("{:<24} {:>10} {:>13} {:>12}  {}\n", "net", "parameters", "multiply-adds", "images",

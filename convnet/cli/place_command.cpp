@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/generated_text.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -85,8 +86,8 @@ void check_out_files(const PlaceCommandOptions& options) {
     throw InputError("--out and --out-params belong together: a placement has lines in both files");
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
-  check_outputs({{"--out", options.out, "the net is to be written to"},
-                 {"--out-params", options.out_params, "the net is to be written to"}},
+  check_outputs({{"--out", options.out, "the net is to be written to", "", is_unedited},
+                 {"--out-params", options.out_params, "the net is to be written to", "", is_unedited}},
                 inputs);
 }
 
@@ -123,8 +124,8 @@ NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCo
 /// Writes both files or none.
 void write_files(const PlaceCommandOptions& options, const std::string& layers, const std::string& learning) {
   OutputFile definition(options.out), parameters(options.out_params);
-  definition.write(layers);
-  parameters.write(learning);
+  definition.write(generated_text(layers));
+  parameters.write(generated_text(learning));
   definition.publish();
   parameters.publish();
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/generated_text.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -169,7 +170,7 @@ void plan_command(const std::vector<std::string>& args) {
   inputs.push_back(options.model);
   if (run.checkpoint) inputs.push_back(run.checkpoint->file);
   check_outputs({{"--trace", options.trace, "the timeline is to be written to", ChromeTrace::begins},
-                 {"--flat", options.flat, "the net is to be written to"}},
+                 {"--flat", options.flat, "the net is to be written to", "", is_unedited}},
                 inputs);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
@@ -195,7 +196,7 @@ void plan_command(const std::vector<std::string>& args) {
        {unused_devices(graph, options.devices), too_many_threads(options.devices),
         predictor ? predictor->too_many_devices(options.devices.gpus().size()) : ""})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  if (!options.flat.empty()) write_whole_file(options.flat, flat_text(run.files.definition));
+  if (!options.flat.empty()) write_whole_file(options.flat, generated_text(flat_text(run.files.definition)));
   const Minibatches rows = minibatches(run, knows_batches);
   if (const std::string warning = lone_values(graph, rows.train); !warning.empty())
     fmt::print(stderr, "{}\n", warning);

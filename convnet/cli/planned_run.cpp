@@ -80,6 +80,12 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   bool knows_batches = data_first && open_planned_data(run);
   read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
   if (!data_first) knows_batches = open_planned_data(run);
+  if (knows_batches && run.options.trains()) {
+    const DataOptions& data = run.options.data;
+    for (const std::string& warning : {channels_last_warning(data, run.provider->matrices()[0]),
+                                       empty_classes(*run.provider, data.train_range)})
+      if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  }
   if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {
     const std::string note = choose_small_minibatch(run.options.step, run.texts,
                                                     image_count(*run.provider, run.options.data.train_range));

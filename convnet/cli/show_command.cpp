@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -298,6 +299,9 @@ void show_command(const std::vector<std::string>& args) {
         "a picture, --save-costs, --save-preds and --html write a file");
   if (!asked.out.empty() && pictures != 1)
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
+  if (const std::filesystem::path ending = std::filesystem::path(asked.out).extension();
+      !ending.empty() && ending != ".png" && ending != ".PNG")
+    throw InputError("--out " + asked.out + ": pictures are PNG files; give it the ending .png");
   const auto picture_name = [&](const char* usual) { return asked.out.empty() ? usual : asked.out; };
 
   check_used(given);

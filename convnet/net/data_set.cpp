@@ -14,7 +14,9 @@
 #include "convnet/config/ini_lines.h"
 #include "convnet/net/find_net.h"
 #include "convnet/net/ready_nets.h"
+#include "providers/image_parts.h"
 #include "providers/image_source.h"
+#include "providers/pickle.h"
 
 namespace convnet {
 
@@ -59,14 +61,67 @@ std::vector<std::string> providers_that_read(const std::string& path) {
   return names;
 }
 
+namespace {
+
+/// Returns "cifar" for a folder of batches.meta and batches that hold arrays, "image" if they hold lists of
+/// JPEGs; "" for all other folders.
+std::string reader_of_batches(const std::string& folder) {
+  if (!has_image_batches(folder)) return "";
+  const auto first_batch = [&](bool folders) {
+    std::vector<std::string> names = names_in(folder, folders);
+    std::erase_if(names, [](const std::string& name) { return !name.starts_with("data_batch_"); });
+    return names.empty() ? "" : *std::min_element(names.begin(), names.end());
+  };
+  try {
+    if (!first_batch(true).empty()) return "image";
+    const std::string name = first_batch(false);
+    if (name.empty()) return "";
+    const std::optional<PickleValue> data =
+        read_pickle((std::filesystem::path(folder) / name).string()).find("data");
+    if (data && data->is_sequence()) return "image";
+    return data && data->kind() == PickleKind::array ? "cifar" : "";
+  } catch (const std::runtime_error&) {  // InputError, RunError
+    return "";
+  }
+}
+
+/// Returns the providers, besides "image", for which the names of a folder's files speak, whether or not
+/// these can be read.
+std::vector<std::string> providers_by_name(const std::string& path) {
+  std::vector<std::string> providers;
+  const auto has_images = [](const std::string& folder) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::path(folder) / "images.npy", ignored);
+  };
+  try {
+    if (has_images(find_parts(path, has_images)[0].folder)) providers.emplace_back("npy");
+    const std::vector<std::string> names = names_in(path, false);
+    const auto any = [&](const auto& is_wanted) {
+      return std::any_of(names.begin(), names.end(), is_wanted);
+    };
+    if (any([](const std::string& name) { return name.find("idx3-ubyte") != std::string::npos; }))
+      providers.emplace_back("mnist");
+    if (any([](const std::string& name) { return name.starts_with("data_batch_"); }))
+      providers.emplace_back("cifar");
+  } catch (const std::runtime_error&) {  // InputError, RunError
+  }
+  return providers;
+}
+
+}  // namespace
+
 std::string provider_of(const std::string& path, bool has_table) {
   // A table says which photos there are, and photos are the usual data set, whose messages say more.
   if (has_table) return "image";
+  if (std::string reader = reader_of_batches(path); !reader.empty()) return reader;
   const std::vector<std::string> providers = providers_that_read(path);
   if (providers.size() > 1)
     throw InputError(
         fmt::format("{} can be read with --data-provider {}; type --data-path {} and one of them", path,
                     join(providers, " or "), shell_word(path)));
+  // A provider whose files are there says best what is wrong with them.
+  const std::vector<std::string> named = providers_by_name(path);
+  if (named.size() == 1) return named[0];
   return providers.empty() ? "image" : providers[0];
 }
 
@@ -164,6 +219,15 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                      why);
 }
 
+namespace {
+
+std::string name_of_class(const Provider& provider, std::size_t number) {
+  const std::vector<std::string>& names = provider.matrices().at(1).class_names;
+  return number < names.size() ? printable(names[number]) : std::to_string(number);
+}
+
+}  // namespace
+
 std::int64_t image_count(const Provider& provider, const BatchRange& range) {
   std::int64_t images = 0;
   for (int batch = range.first; batch <= range.last; ++batch) images += provider.images_in(batch);
@@ -175,6 +239,54 @@ std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
   for (int batch = range.first; batch <= range.last; ++batch)
     images = std::max(images, provider.images_in(batch));
   return images;
+}
+
+std::string classes_text(const Provider& provider, const BatchRange& training) {
+  constexpr std::size_t kMostListed = 10;
+  const std::vector<std::int64_t> counts = provider.class_counts(training);
+  if (counts.empty()) return "";
+  const auto shown = [&](std::size_t c) {
+    return fmt::format("{} ({})", name_of_class(provider, c), counts[c]);
+  };
+  std::string text = fmt::format("Classes: {}; training images: ", counts.size());
+  if (counts.size() <= kMostListed) {
+    std::vector<std::string> all;
+    for (std::size_t c = 0; c < counts.size(); ++c) all.push_back(shown(c));
+    return text + join(all);
+  }
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  return text + fmt::format("from {} to {}", shown(static_cast<std::size_t>(least - counts.begin())),
+                            shown(static_cast<std::size_t>(most - counts.begin())));
+}
+
+std::string empty_classes(const Provider& provider, const BatchRange& training) {
+  const std::vector<std::int64_t> counts = provider.class_counts(training);
+  const auto empty = std::count(counts.begin(), counts.end(), 0);
+  if (empty == 0) return "";
+  const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
+  const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
+  if (empty == 1)
+    return fmt::format(
+        "warning: class '{}' has no training images, and the net has an output for it: remove what is no "
+        "class",
+        name);
+  return fmt::format(
+      "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: "
+      "remove what is no class",
+      empty, name);
+}
+
+std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images) {
+  if (options.provider != "npy") return "";
+  const Dims& dims = images.uncropped.empty() ? images.dims : images.uncropped;
+  const auto may_be_channels = [](std::int64_t size) { return size == 1 || size == 3 || size == 4; };
+  // Feature maps of 3x3 or 1x1 pixels are square.
+  if (dims.size() != 3 || may_be_channels(dims[0]) || !may_be_channels(dims[2]) || dims[1] == dims[2])
+    return "";
+  return fmt::format(
+      "warning: the images of images.npy are read as {} channels of {}x{} pixels, because its shape is taken "
+      "for (N,C,H,W); if it is (N,H,W,C), save a.transpose(0, 3, 1, 2)",
+      dims[0], dims[1], dims[2]);
 }
 
 std::int64_t rows_of_test(const Provider& provider, std::int64_t mini) {

@@ -15,8 +15,9 @@ namespace convnet {
 ImageOptions image_options(const DataOptions& options);
 /// Returns the names of the providers that can open the folder `path` as a data set; none if it is no folder.
 std::vector<std::string> providers_that_read(const std::string& path);
-/// Returns the provider that reads a data set; "image" if none does, because its messages say most.
-/// `has_table`: --labels names a table of photos. Throws InputError if several can read the folder.
+/// Returns the provider that reads a data set. If none does, it is the one for which the names of the files
+/// speak, or else "image", because its messages say most. `has_table`: --labels names a table of photos.
+/// Throws InputError if several can read the folder.
 std::string provider_of(const std::string& path, bool has_table);
 /// Gives the options of a new run what follows from others: the provider, from the folder that --data-path
 /// names, and for photographs of any size --inner-size, from the size of images that the comments of the
@@ -40,6 +41,14 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 std::int64_t image_count(const Provider& provider, const BatchRange& range);
 /// Returns the number of images of the largest batch in `range`.
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
+/// Returns a line with the classes of a data set and the number of images of each in `training`, the range of
+/// training batches; "" if that is not known (Provider::class_counts()).
+std::string classes_text(const Provider& provider, const BatchRange& training);
+/// Returns a warning that names classes without images in `training`; "" if there are none.
+std::string empty_classes(const Provider& provider, const BatchRange& training);
+/// Returns a warning that images of provider "npy" look as if their channels were the last dimension; else
+/// "". `images` describes them.
+std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images);
 /// Returns the number of rows that a test computes at once: all views of whole images, at most `mini` rows or
 /// those of one image.
 std::int64_t rows_of_test(const Provider& provider, std::int64_t mini);

@@ -1,5 +1,7 @@
 #include "convnet/net/find_net.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -61,6 +63,9 @@ void add_parameters(OptionTexts& texts) {
   fs::path file = installed_file(definition->second, CfgFile::definition);
   if (file.empty()) {
     std::vector<std::string> names = installed_net_files(CfgFile::definition);
+    if (names.empty() && definition->second.find_first_of("./") == std::string::npos)
+      throw InputError(fmt::format("--layer-def {}: there is no such file, and {}", definition->second,
+                                   no_folder_of_nets()));
     for (std::string& name : names) name = short_net_name(name);
     const std::string close = nearest(definition->second, names);
     if (close.empty()) return;
@@ -98,6 +103,10 @@ std::string installed_nets() {
     return fs::is_directory(source, error) ? source.string() : "";
   }
   return "";
+}
+
+std::string no_folder_of_nets() {
+  return "the program's folder of nets, share/convnet/configs, is not beside it";
 }
 
 bool is_installed(const std::string& file) {

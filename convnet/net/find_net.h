@@ -22,6 +22,9 @@ std::string find_net_file(const std::string& folder, const std::string& name, Cf
 /// program's file, or configs of the source tree that the program was built in. "" if there is neither.
 std::string installed_nets();
 
+/// Returns a phrase that says where a program looks for them and that they are not there.
+std::string no_folder_of_nets();
+
 /// Returns whether a file lies in that folder.
 bool is_installed(const std::string& file);
 

@@ -88,7 +88,7 @@ class Net::GradientCheck {
     StepResult result = net_.executor_.run(plan_, step, nullptr, read);
     if (!result.finite())
       throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +
-                     net_.first_non_finite(Phase::check, images_, step));
+                     net_.first_non_finite(Phase::check, images_, step).text);
     return result;
   }
 

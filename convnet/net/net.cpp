@@ -143,7 +143,7 @@ std::vector<Rates> Net::rates(const TrainingProgress& progress) const {
   return rates;
 }
 
-std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
+NonFinite Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
   // Executors know plans by their addresses, so these stay.
   if (!unfused_) {
     Graph plain = graph_;
@@ -181,33 +181,36 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   }
   const std::string first = first_task.exists() ? graph_.nodes[plan.tasks[first_task].node].name : "";
   if (first_task.exists() && plan.tasks[first_task].kind == TaskKind::load)
-    return "the data set itself has such numbers, where layer '" + first + "' reads it";
+    return {"the data set itself has such numbers, where layer '" + first + "' reads it"};
   for (const WeightBuffers& w : plans_.weights()) {
     // Running statistics may differ: they follow the data, and only tests read them.
     if (spec(w).state && phase != Phase::test) continue;
     if (!all_finite(executor_.read_weights(w))) {
       const auto index = static_cast<std::size_t>(w.rate_index);
       const bool learns = phase != Phase::test && !spec(w).state && index < inputs.rates.size();
-      return "'" + w.name + "' is not finite" +
-             (learns ? fmt::format(
-                           " after an update at the rate {:g}: this, or the gradient, is too large for fp32",
-                           inputs.rates[index].epsilon)
-                     : "");
+      return {
+          "'" + w.name + "' is not finite" +
+              (learns ? fmt::format(
+                            " after an update at the rate {:g}: this, or the gradient, is too large for fp32",
+                            inputs.rates[index].epsilon)
+                      : ""),
+          learns};
     }
     if (w.keeps_squares() && !all_finite(executor_.read_shards(w, &UpdateShard::squares)))
-      return "'" + name_of(w, squares_suffix(spec(w).learning.rule())) +
-             "', the mean of squared gradients of layer '" + graph_.nodes[w.node].layer_name +
-             "', is not finite: a gradient was too large";
+      return {"'" + name_of(w, squares_suffix(spec(w).learning.rule())) +
+                  "', the mean of squared gradients of layer '" + graph_.nodes[w.node].layer_name +
+                  "', is not finite: a gradient was too large",
+              true};
   }
-  if (first_task.exists()) return "the first layer with such an output is '" + first + "'";
+  if (first_task.exists()) return {"the first layer with such an output is '" + first + "'"};
   for (const CostSlot& c : plan.costs) {
     for (int v = 0; v < c.values; ++v) {
       if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))
-        return "all layers' outputs are finite, but cost '" + graph_.nodes[c.node].name +
-               "' is not: its input is outside of what it is defined for";
+        return {"all layers' outputs are finite, but cost '" + graph_.nodes[c.node].name +
+                "' is not: its input is outside of what it is defined for"};
     }
   }
-  return "";
+  return {};
 }
 
 }  // namespace convnet

@@ -20,6 +20,12 @@
 
 namespace convnet {
 
+/// Where numbers that are not finite come from.
+struct NonFinite {
+  std::string text;           ///< "the first layer with such an output is 'conv2'"; "": all are finite
+  bool after_update = false;  ///< an update has made a weight, or what it keeps of gradients, infinite
+};
+
 /// Owns the graph, the plans, the backend and the executor of a net. init_weights(), init_from() or load()
 /// gives it weights; run(), or submit() and wait(), then does steps of training or tests. The provider and
 /// `processes` must outlive it. Used by one thread.
@@ -105,9 +111,8 @@ class Net {
   /// Finds the source of numbers that are not finite: checks the weights, then runs the same minibatch
   /// without fusions, in the memory of the net's own plans. Waits for steps in flight first, and forgets
   /// their results. Should that step be finite, its rates are 0, so that the weights stay, but increments may
-  /// be lost. Returns a phrase for a message ("the first layer with such an output is 'conv2'"), or
-  /// "" if all numbers are finite.
-  std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
+  /// be lost.
+  NonFinite first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:
   class GradientCheck;

@@ -33,7 +33,15 @@ IniFile read_net_file(const NetFileOptions& options, const std::string& name, Cf
     std::vector<std::string> known = installed_net_files(which);
     if (which == CfgFile::definition && !name.ends_with(".cfg"))
       for (std::string& file : known) file = short_net_name(file);
-    diagnostics.error(place, reason + (may_be_ours ? did_you_mean(name, known) : std::string()));
+    std::string hint = may_be_ours ? did_you_mean(name, known) : std::string();
+    if (!options.layer_path.empty() && std::filesystem::exists(name, ignored))
+      hint = fmt::format(
+          "; there is {}, but --layer-path {}, of this command or of the checkpoint, is put before it: add "
+          "--layer-path .",
+          name, options.layer_path);
+    else if (may_be_ours && known.empty())
+      hint = "; " + no_folder_of_nets();
+    diagnostics.error(place, reason + hint);
     return {path, "", {}};
   }
   if (const std::string foreign = foreign_net(text, which); !foreign.empty()) {

@@ -168,8 +168,8 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     }
   }
   if (values.size() != count)
-    throw wrong("gives " + std::to_string(values.size()) + " values, but " + to_string(weight.dims) +
-                " takes " + std::to_string(count));
+    throw wrong(fmt::format("gives {} values instead of {}{}", values.size(), count,
+                            weight.dims.size() > 1 ? " (" + to_string(weight.dims) + ")" : ""));
   if (!all_finite(values)) throw wrong("gives numbers that are not finite");
   return values;
 }

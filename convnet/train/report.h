@@ -33,8 +33,8 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
 std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
                          const Graph& graph, const MatrixInfo& images, double seconds,
                          const std::string& folder, const std::string& checkpoint);
-/// Returns a line about what may keep costs and weights finite.
-std::string divergence_advice(const StepOptions& options);
+/// Returns a line about what may keep costs and weights finite. `updated` says whether weights were updated.
+std::string divergence_advice(const StepOptions& options, bool updated);
 /// Returns whether --patience has ended the run.
 bool out_of_patience(const TrainOptions& options, const BestTest& best);
 

@@ -156,6 +156,8 @@ void Trainer::print_start(const std::string& notes) {
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices), left_out_,
         smaller_batches(options_.step.mini, minibatch),
+        channels_last_warning(options_.data, provider_->matrices()[0]),
+        options_.trains() ? empty_classes(*provider_, train_range_) : "",
         options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }

@@ -87,19 +87,20 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   StepResult result = net_.wait();
   if (times_tasks) time_use_.add(plan, times, seconds_since(start));
   if (!result.finite()) {
-    std::string where;
+    NonFinite found;
     // A step in flight may have changed the weights a little.
     try {
-      where = net_.first_non_finite(phase, images, inputs);
+      found = net_.first_non_finite(phase, images, inputs);
     } catch (const DeviceError&) {
-      where = "there is not enough memory to look for the layer";
+      found.text = "there is not enough memory to look for the layer";
     }
     throw RunError(fmt::format(
         "a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
         "{}-{} of the batch{}{}",
         phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
-        data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
-        (phase == Phase::train ? divergence_advice(options_.step) : "") +
+        data.first + (first + images - 1) / plan.views, found.text.empty() ? "" : "; " + found.text,
+        (phase == Phase::train ? divergence_advice(options_.step, state_.iteration > 0 || found.after_update)
+                               : "") +
             (last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_)));
   }
   sound_ = true;

@@ -84,8 +84,8 @@ TEST_CASE("files that a command reads, or writes already, are refused as its out
   const OutputOption page = {"--html", output, "", "<!DOCTYPE"};
   CHECK(refused({page}) ==
         "--html " + output +
-            ": there is another kind of file of that name, or one of another program; remove it or name "
-            "another file");
+            ": there is another kind of file of that name, or one of another program or that was edited; "
+            "remove it or name another file");
   for (const char* const text : {"<!DOCTYPE html>", ""}) {
     write_file(output, text);
     CHECK_NOTHROW(check_outputs({page}, {}));

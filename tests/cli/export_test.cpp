@@ -56,10 +56,11 @@ TEST_CASE("export replaces no model of another program") {
                                           "\x12\x07"
                                           "pytorch");
   write_file(model, of_pytorch);
-  check_refused({"export", shop / "run", model},
-                "FILE.onnx " + model +
-                    ": there is another kind of file of that name, or one of another program; remove it or "
-                    "name another file");
+  check_refused(
+      {"export", shop / "run", model},
+      "FILE.onnx " + model +
+          ": there is another kind of file of that name, or one of another program or that was edited; "
+          "remove it or name another file");
   CHECK(read_file(model) == of_pytorch);
 }
 

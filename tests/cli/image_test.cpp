@@ -440,13 +440,35 @@ TEST_CASE("pictures of formats that are not read are counted") {
   for (const std::string name : {"a.heic", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
   const std::string warning =
       "warning: 2 picture(s) are left out, as " + folder +
-      "a.heic: only files named .jpg, .jpeg, .png, .bmp and .webp are read; convert them to "
-      "JPEG or PNG\n";
+      "a.heic: only files with these endings are read: .jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp; convert "
+      "them to JPEG or PNG\n";
   CHECK(run_well(photos.train("folders", photos.folder / "run")).err == warning);
   CHECK(run_well({"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made", "--size",
                   "16"})
             .err == warning);
   CHECK(run_well({"predict", photos.folder / "run", folder}).err == warning);
+}
+
+TEST_CASE("a run says what its classes are, and which have no training images") {
+  const Photographs photos;
+  const Args train = photos.train("folders", "run");
+  const Outcome full = run_well(train);
+  CHECK_THAT(full.out, Catch::Contains("\nClasses: 4; training images: c0 (10), c1 (9), c2 (9), c3 (9)\n"));
+  CHECK(full.err == "");
+  const std::string classes = photos.folder / "folders/train/";
+  for (const auto& file : std::filesystem::directory_iterator(classes + "c1"))
+    std::filesystem::remove(file.path());
+  const std::string one =
+      "warning: class 'c1' has no training images, and the net has an output for it: remove what is no "
+      "class\n";
+  const Outcome empty = run_well(with(train, "--save-file", photos.folder / "empty"));
+  CHECK_THAT(empty.out, Catch::Contains("\nClasses: 4; training images: c0 (10), c1 (0), c2 (9), c3 (9)\n"));
+  CHECK(empty.err == one);
+  CHECK_THAT(run_well(Args{"plan"} + with(train, "--save-file", photos.folder / "none")).err,
+             Catch::Contains(one));
+  // Tests alone see other images.
+  const Outcome tested = run_well({"--load-file", photos.folder / "empty", "--test-only", "1"});
+  CHECK_THAT(tested.out + tested.err, !Catch::Contains("Classes: ") && !Catch::Contains("warning: "));
 }
 
 TEST_CASE("images without labels are errors where the net reads labels") {

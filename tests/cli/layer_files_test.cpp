@@ -503,6 +503,19 @@ TEST_CASE("a net that comes with the program brings its parameters and takes any
       "missing: --layer-params");
 }
 
+TEST_CASE("a file that --layer-path hides is named") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  // So deep that the relative path leads nowhere from there.
+  std::string folder = std::filesystem::current_path().string();
+  folder = shop / "nets" + folder + folder;
+  std::filesystem::create_directories(folder);
+  write_file(folder + "/net.cfg", kDefinition);
+  check_refused({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", folder, "--layer-def",
+                 "net.cfg", "--layer-params", std::filesystem::relative(shop.parameters_path()).string()},
+                "is put before it: add --layer-path .");
+}
+
 TEST_CASE("option --flat writes the net without templates") {
   const Workshop shop;
   const Args plan = {"plan", "--data-provider", "dummy-3x32x32-10", "--layer-params", "wrn-16-4", "--json"};
@@ -517,6 +530,13 @@ TEST_CASE("option --flat writes the net without templates") {
   CHECK_THAT(read_file(flat), Catch::Contains("[g2b1-conv1]\ninitW=0.5\n"));
   check_refused(plan + Args{"--layer-def", flat, "--flat", flat}, "--flat");
   check_refused(plan + Args{"--layer-def", "wrn-16-4", "--flat", shop.path()}, "is a folder");
+  // A file that somebody has edited stays, as does one of another kind.
+  const std::string edited = replaced(read_file(flat), "filters=128", "filters=96");
+  for (const std::string& theirs : {edited, std::string("my notes\n")}) {
+    write_file(flat, theirs);
+    check_refused(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat}, "or that was edited");
+    CHECK(read_file(flat) == theirs);
+  }
 }
 
 TEST_CASE("nets that come with the program are listed") {

@@ -511,7 +511,7 @@ TEST_CASE("init functions make weights from checkpoints, and errors say where") 
   refused("initWFunc=makew(nowhere)\n", "makew: nowhere: there is no such checkpoint");
   refused("initWFunc=makewcat(" + checkpoint + ",conv1,conv1)\n", "makewcat: gives 4 outputs, not 2");
   refused("initWFunc=makewcat(" + checkpoint + ",fc10,conv1)\n", "makewcat: ");
-  refused("initBFunc=makeb_vec(1,2,3)\n", "makeb_vec: gives 3 values, but 2 takes 2");
+  refused("initBFunc=makeb_vec(1,2,3)\n", "makeb_vec: gives 3 values instead of 2");
   refused("initWFunc=gauss(1)\n", "conv1.weights.data: there is no function 'gauss' here");
   refused("initWFunc=w.makew(0.5,3)\n",
           "makew takes a checkpoint alone; the weights cannot be made from scratch");

@@ -2,9 +2,11 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "convnet/base/file.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/checkpoint/safetensors.h"
 #include "kernels/cpu/instruction_set.h"
+#include "providers/pickle_write.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -159,6 +161,83 @@ TEST_CASE("a data set may be named without an option") {
   write_file(shop / "flat/photo.jpg", "");
   check_refused(Args{"train", shop / "flat"} + train + Args{shop / "d"},
                 "photos belong in a folder for each class, or --labels names a table of their classes");
+}
+
+TEST_CASE("a folder whose files have mistakes is read by the provider that they are for") {
+  const Workshop shop, arrays;
+  const Args net = shop.net() + Args{"--mini", "16", "--epochs", "1", "--save-file", shop / "run"};
+  shop.write_data();
+  const std::string labels = shop.data_path() + "/t10k-labels-idx1-ubyte";
+  write_file(labels, read_whole_file(labels).substr(0, 12));
+  check_refused(Args{"train", shop.data_path()} + net, labels + ": ");
+  std::filesystem::remove(labels);
+  check_refused(Args{"train", shop.data_path()} + net, "missing, plain or .gz: t10k-labels-idx1-ubyte");
+
+  arrays.write_arrays();
+  const std::string wrong = npy_file("|i1", "2100,", std::string(2100, '\xFF'));
+  write_file(arrays.data_path() + "/labels.npy", wrong);
+  check_refused(Args{"train", arrays.data_path()} + net,
+                "/labels.npy: record 0 (counted from 0) is label -1");
+  std::filesystem::create_directory(arrays / "two");
+  std::filesystem::rename(arrays.data_path(), arrays / "two/train");
+  check_refused(Args{"train", arrays / "two"} + net, "/labels.npy: record 0 (counted from 0) is label -1");
+  // Both kinds in one folder.
+  shop.write_data();
+  write_file(shop.data_path() + "/images.npy", "");
+  CHECK(run_program(Args{"plan", shop.data_path()} + net).code == 0);
+}
+
+TEST_CASE("batches of cuda-convnet2 are read as what they hold") {
+  using namespace pickles;
+  const Workshop shop;
+  const Args plan = Args{"plan", shop / "batches"} + shop.net();
+  std::filesystem::create_directory(shop / "batches");
+  const auto write = [&](const std::string& name, const std::string& contents) {
+    write_file(shop / "batches/" + name, pickle_file(contents));
+  };
+  // These entries of the meta are enough for both.
+  const std::vector<std::pair<std::string, std::string>> of_both = {
+      {"batch_size", integer(4)}, {"label_names", list({str("a"), str("b")})}, {"num_vis", integer(192)}};
+  write("batches.meta", dict(of_both));
+  const std::string array_of_bytes = array({192, 4}, "u1", std::string(768, 'x'));
+  for (const char* const name : {"data_batch_1", "data_batch_2"})
+    write(name, dict({{"data", array_of_bytes}, {"labels", integers({0, 1, 0, 1})}}));
+  const auto error = [&] { return run_program(plan).err; };
+  CHECK_THAT(error(), Catch::Contains("--data-provider cifar "));
+  // A mistake in the meta.
+  write("batches.meta", dict({of_both[0], of_both[1]}));
+  CHECK_THAT(error(), Catch::Contains("--data-provider cifar ") && Catch::Contains("'num_vis'"));
+  write("batches.meta", dict(of_both));
+  for (const char* const name : {"data_batch_1", "data_batch_2"})
+    write(name, dict({{"data", list({str("jpeg"), str("jpeg")})}, {"labels", integers({0, 1})}}));
+  CHECK_THAT(error(), Catch::Contains("--data-provider image "));
+}
+
+TEST_CASE("images whose channels seem to come last get a warning") {
+  const Workshop shop;
+  const auto warning_of = [&](const std::string& shape) {
+    std::filesystem::create_directory(shop.data_path());
+    constexpr int kBytes = 2100 * 8 * 12 * 3;
+    write_file(shop.data_path() + "/images.npy", npy_file("|u1", "2100, " + shape, std::string(kBytes, 'x')));
+    write_file(shop.data_path() + "/labels.npy", npy_file("|u1", "2100,", std::string(2100, '\1')));
+    shop.write(
+        "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n[fc2]\ntype=fc\ninputs=data\noutputs="
+        "2\n"
+        "[probs]\ntype=softmax\ninputs=fc2\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n",
+        "[fc2]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+    return run_well(Args{"plan", shop.data_path()} + shop.net()).err;
+  };
+  const std::string last =
+      "warning: the images of images.npy are read as 8 channels of 12x3 pixels, because its shape is taken "
+      "for "
+      "(N,C,H,W); if it is (N,H,W,C), save a.transpose(0, 3, 1, 2)\n";
+  CHECK_THAT(warning_of("8, 12, 3"), Catch::EndsWith(last));
+  const Outcome run = run_well(Args{"train", shop.data_path()} + shop.net() +
+                               Args{"--epochs", "1", "--save-file", shop / "run"});
+  CHECK_THAT(run.err, Catch::EndsWith(last));
+  CHECK_THAT(warning_of("3, 8, 12"), !Catch::Contains("warning"));
+  // Maps of features.
+  CHECK_THAT(warning_of("32, 3, 3"), !Catch::Contains("warning"));
 }
 
 TEST_CASE("layer files in place of each other are called swapped") {

@@ -98,6 +98,9 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
   check_refused(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");
   check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}),
                 "/proc/none: no such folder");
+  write_file(shop / "b.cfg", "# by hand\n" + std::string(kParameters));
+  check_refused(placing(shop, both), "or that was edited");
+  std::filesystem::remove(shop / "b.cfg");
   shop.write(replaced(kDefinition, "type=conv", "type=cnov"), kParameters);
   check_refused(placing(shop, both), "did you mean 'conv'");
   CHECK(files_in(shop.path()) == std::vector<std::string>{"net.cfg", "params.cfg"});

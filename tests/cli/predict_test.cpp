@@ -196,7 +196,7 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
   for (const auto& [name, message] : std::vector<std::pair<std::string, std::string>>{
            {digits.shop / "run", "there is no image in this folder"},
            {digits.shop.data_path(),
-            "there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp), but a data set: "
+            "there is no image in this folder (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp), but a data set: "
             "'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
                 digits.shop.data_path() + " --test-range BATCHES' writes the probabilities of its images"},
            {arrays, ", but an array: " + arrays + "/x.npy in place of the folder takes"}})

@@ -594,6 +594,17 @@ TEST_CASE("a cost that is not finite stops training and leaves the last good che
   run_well({"--load-file", folder, "--test-only"});
 }
 
+TEST_CASE("a first step that is not finite is not blamed on learning rates") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "neuron=relu", "neuron=sqrt"), kParameters);
+  const Outcome run = run_program(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  INFO(run.err);
+  CHECK(run.code == 1);
+  CHECK(run.err.find("after 0 minibatches") != std::string::npos);
+  CHECK(run.err.find("no weight has been updated yet") != std::string::npos);
+  CHECK(run.err.find("lower learning rates") == std::string::npos);
+}
+
 TEST_CASE("a checkpoint with weights that are not finite is refused") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

@@ -408,7 +408,7 @@ TEST_CASE("names of layers, costs and classes are text on the page, not markup")
   CHECK(holds(html, "&lt;b onclick=alert(3)&gt;0"));
   for (const char* markup : {"<img src=x", "<script>alert", "<b onclick", "onerror='"})
     CHECK_FALSE(holds(html, markup));
-  run_well({"show", file, "--show-cost", cost, "--out", shop / "c.png"});
+  run_well({"show", file, "--show-cost", hostile_cost, "--out", shop / "c.png"});
   run_well({"show", file, "--show-filters", layer, "--out", shop / "f.png"});
 }
 
@@ -431,6 +431,7 @@ TEST_CASE("option --cam draws which pixels spoke for a class, without the data s
   check_refused(cam + Args{"--cam-layer", "conv2"}, "the net has no layer 'conv2'; did you mean 'conv1'?");
   check_refused(cam + Args{"--cam", shop / "none.jpg"}, "none.jpg");
   check_refused(cam + Args{"--out", shop / "x.npy"}, "x.npy");
+  check_refused(cam + Args{"--out", shop / "x.jpg"}, "give it the ending .png");
   check_refused({"show", shop / "run", "--show-filters", "conv1", "--cam-class", "1"},
                 "--cam-class is for --cam");
 }

@@ -359,7 +359,7 @@ TEST_CASE("a broken image in any replica's share stops the updates of all") {
         CHECK(after.at(name).values == tensor.values);
       }
       if (image % 3 == 0)
-        CHECK(placed.net().first_non_finite(Phase::train, 8, inputs) ==
+        CHECK(placed.net().first_non_finite(Phase::train, 8, inputs).text ==
               "the data set itself has such numbers, where layer 'data' reads it");
     }
   }

@@ -47,7 +47,8 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
         folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
   std::filesystem::create_directories(folder / "empty/class");
   CHECK(read_error_of(folder / "empty") ==
-        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in its folders");
+        folder / "empty" +
+            ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in its folders");
   CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
@@ -76,6 +77,62 @@ TEST_CASE("links to folders are followed, and hidden folders are not searched", 
   fs::remove(folder / "more/deep/back");
   fs::create_directory_symlink(".", in_class + "/self");
   CHECK(error() == in_class + "/self: links lead back to a folder that this one is in; remove them");
+}
+
+TEST_CASE("what unzipping an archive of macOS leaves is no class and no image", "[image]") {
+  const TempFolder folder;
+  for (const std::string set : {"set", "two/train", "two/val"}) {
+    write_folders(folder / set, photographs(6, 2, 12));
+    for (const std::string name : {"/__MACOSX/c0/._1.jpg", "/c0/__MACOSX/2.jpg", "/c1/._3.jpg"}) {
+      const std::string file = folder / set + name;
+      std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+      write_file(file, "no image");
+    }
+  }
+  std::filesystem::create_directories(folder / "two/__MACOSX/train");
+  for (const char* const set : {"set", "two"}) {
+    const auto provider = open_images(folder / set, sized(12));
+    CHECK(provider->matrices()[1].class_names == std::vector<std::string>{"c0", "c1"});
+    CHECK(provider->images_in(1) == 6);
+  }
+}
+
+TEST_CASE("all usual endings of JPEGs are read, in folders and in tars", "[image]") {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "set/c");
+  std::string tar;
+  for (const std::string name : {"1.jpe", "2.jfif", "3.JFIF", "4.jpeg"}) {
+    const std::string bytes = photographs(1, 1, 12)[0].bytes;
+    write_file(folder / "set/c/" + name, bytes);
+    tar += tars::member(name, bytes) + tars::member(name.substr(0, 1) + ".cls", "0");
+  }
+  write_file(folder / "one.tar", tar + tars::end());
+  for (const char* const set : {"set", "one.tar"}) {
+    const auto provider = open_images(folder / set, sized(12));
+    CHECK(provider->read({1, 0}, {}).images == 4);
+    CHECK(left_out_text(provider->left_out()) == "");
+  }
+}
+
+TEST_CASE("the training images of each class are counted where labels are known", "[image]") {
+  using Counts = std::vector<std::int64_t>;
+  const TempFolder folder;
+  write_folders(folder / "two/train", photographs(5, 2, 12));
+  write_folders(folder / "two/val", photographs(3, 2, 12));
+  std::filesystem::create_directories(folder / "two/train/empty");
+  const auto folders = open_images(folder / "two", sized(12));
+  CHECK(folders->class_counts({1, 1}) == Counts{3, 2, 0});
+  CHECK(folders->class_counts({1, 2}) == Counts{5, 3, 0});
+
+  write_file(folder / "labels.csv", "1000,b\n1001,a\n1002,b\n");
+  ImageOptions options = sized(12);
+  options.labels = folder / "labels.csv";
+  CHECK(open_images(folder / "two/train", options)->class_counts({1, 1}) == Counts{1, 2});
+  write_file(folder / "labels.csv", "1000,b;a\n1001,a\n1002,b\n");
+  CHECK(open_images(folder / "two/train", options)->class_counts({1, 1}).empty());
+  // Shards are read when their images are.
+  write_file(folder / "one.tar", tar_of(photographs(5, 2, 12)));
+  CHECK(open_images(folder / "one.tar", sized(12))->class_counts({1, 1}).empty());
 }
 
 TEST_CASE("links that lead nowhere are errors, unless an image is missing", "[image]") {
@@ -220,10 +277,10 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
     return read_error_of(folder / "bad");
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
-  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
+  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in it");
   CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
   CHECK(error(tars::member("a.cls", "1")) ==
-        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp, .webp)");
+        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
         tar + ": 'a.jpg' and 'a.PNG' are of one image");
   CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");
@@ -275,8 +332,9 @@ TEST_CASE("images and labels of a shard are pairs whatever dots are in their nam
         Names{"1.jpg 1"});
   CHECK(left_out() ==
         "warning: 1 picture(s) are left out, as " + tar +
-            ": 1.raw.tiff: only files named .jpg, .jpeg, .png, .bmp and .webp are read; convert them "
-            "to JPEG or PNG\nwarning: 2 image(s) or label(s) in tars are left out, because their "
+            ": 1.raw.tiff: only files with these endings are read: .jpg, .jpeg, .jpe, .jfif, .png, .bmp, "
+            ".webp; convert them to JPEG or PNG\nwarning: 2 image(s) or label(s) in tars are left out, "
+            "because their "
             "sample has a pair of the same name without them, as " +
             tar +
             ": 1.mask.png\nNote: 2 member(s) of tars that are neither images nor labels "

@@ -155,8 +155,10 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
         path + "/none: no such folder");
   CHECK(folder.error().starts_with(path + ": holds no images: folders CLASS/*.jpg"));
   folder.add("cat/notes.txt", "x");
-  CHECK(folder.error() ==
-        path + "/cat: holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
+  CHECK(
+      folder.error() ==
+      path +
+          "/cat: holds no image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp), though it stands for a class");
   fs::remove_all(path + "/cat");
   folder.add("photos.zip", std::string("PK\3\4") + std::string(26, ' ') + "photos/1.jpg");
   CHECK(folder.error().ends_with("; photos.zip in it is a zip archive: unpack it with unzip"));
@@ -171,7 +173,8 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
   CHECK(shard_error(member("a.png", "x") + tars::end()) == "'a.png' is there without its .cls, the label");
   CHECK(shard_error(shard({{"a.png", "cat"}})) == "a.cls: 'cat' is not the number of a class");
   CHECK(shard_error(shard({{"a.png", "1000000"}})) == "a.cls: class 1000000; classes are 0 to 999999");
-  CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
+  CHECK(shard_error(tars::end()) ==
+        "there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in it");
   CHECK(shard_error("not a tar").starts_with("byte 0: "));
 }
 

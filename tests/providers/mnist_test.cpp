@@ -206,6 +206,12 @@ TEST_CASE("mnist names missing folders and files", "[providers]") {
         set.folder.path() +
             ": missing, plain or .gz: train-images-idx3-ubyte (or train-images.idx3-ubyte), "
             "t10k-labels-idx1-ubyte (or t10k-labels.idx1-ubyte)");
+  // The other files may be compressed; what else is so must be unpacked.
+  std::filesystem::rename(set.test_images, set.test_images + ".gz");
+  write_file(set.test_images + ".gz", "\x1F\x8B\x08");
+  CHECK(set.open_error().ends_with("(or t10k-labels.idx1-ubyte)"));
+  write_file(set.folder / "mnist.tar.gz", "\x1F\x8B\x08");
+  CHECK_THAT(set.open_error(), Catch::Contains("; mnist.tar.gz in it is compressed by gzip: unpack it with"));
 }
 
 TEST_CASE("mnist refuses wrong headers", "[providers]") {

@@ -212,14 +212,14 @@ TEST_CASE("what is not finite is found and named, and nothing is updated") {
   inputs.rates = net.net().rates(0);
   CHECK_FALSE(net.net().executor().run(net.prepare(Phase::train, 4), inputs).finite());
   for (const auto& [name, tensor] : net.tensors()) CHECK(tensor.values == before.at(name).values);
-  CHECK(net.net().first_non_finite(Phase::train, 4, inputs) ==
+  CHECK(net.net().first_non_finite(Phase::train, 4, inputs).text ==
         "the data set itself has such numbers, where layer 'data' reads it");
 
   std::vector<float> broken = before.at("f.biases").values;
   broken[3] = std::numeric_limits<float>::infinity();
   net.set_weights("f.biases", broken);
   inputs.matrices[0] = reinterpret_cast<const std::byte*>(good.data.data());
-  const std::string found = net.net().first_non_finite(Phase::train, 4, inputs);
+  const std::string found = net.net().first_non_finite(Phase::train, 4, inputs).text;
   CHECK(found ==
         "'f.biases' is not finite after an update at the rate 0.1: this, or the gradient, is too large for "
         "fp32");
@@ -240,7 +240,8 @@ TEST_CASE("the search for what is not finite takes no second set of weights and 
   const std::int64_t before = *most;
   batch.data[5] = std::numeric_limits<float>::quiet_NaN();
   const StepInputs inputs = net.inputs_of(batch, 1);
-  CHECK(net.net().first_non_finite(Phase::train, 2, inputs).find("the data set itself") != std::string::npos);
+  CHECK(net.net().first_non_finite(Phase::train, 2, inputs).text.find("the data set itself") !=
+        std::string::npos);
   CHECK(*most < before + before / 4);
 }
 
@@ -253,7 +254,7 @@ TEST_CASE("the search for what is not finite waits for steps in flight") {
   net.net().submit(plan, net.inputs_of(bad, 0));
   net.net().submit(plan, net.inputs_of(good, 1));
   CHECK_FALSE(net.net().wait().finite());
-  CHECK(net.net().first_non_finite(Phase::train, 4, net.inputs_of(bad, 0)) ==
+  CHECK(net.net().first_non_finite(Phase::train, 4, net.inputs_of(bad, 0)).text ==
         "the data set itself has such numbers, where layer 'data' reads it");
   CHECK(net.net().in_flight() == 0);
 }
