@@ -497,18 +497,17 @@ class SectionReader {
     return id;
   }
 
-  /// Refuses layers whose output nobody reads, and nets without a cost. Both follow from other mistakes, too
+  /// Refuses nets without a cost, and layers whose output nobody reads. Both follow from other mistakes, too
   /// (a misspelt input or section), so they are looked for only if nothing else is wrong.
   void check_users() {
     if (diagnostics_.has_errors()) return;
+    if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); }))
+      return diagnostics_.error(place_in_definition(0),
+                                "the net has no cost layer; add one, like type=cost.logreg");
     for (const Node& node : graph_.nodes) {
       if (node.users.empty() && !node.is_cost())
         error(node.where, node.section, "no layer uses its output; name it in an inputs= or remove it");
     }
-    const bool cost =
-        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !graph_.nodes.empty())
-      diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 
   const IniFile& definition_;

@@ -891,6 +891,10 @@ TEST_CASE(
     CHECK(text.find(unused) == std::string::npos);
     CHECK(text.find("reads itself") == std::string::npos);
   }
+  const std::string without_cost =
+      replaced(kDefinition, "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n", "");
+  CHECK(errors(without_cost, replaced(kParameters, "[logprob]\ncoeff=1\ntopk=2\n", "")) ==
+        shop.definition_path() + ": the net has no cost layer; add one, like type=cost.logreg\n");
   // A layer without its learning parameters is not made, so nothing is known of its input.
   const std::string lacking = errors(kDefinition, replaced(kParameters, "[conv1]", "[default]"));
   CHECK(lacking == shop.definition_path() +
