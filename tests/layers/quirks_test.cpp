@@ -504,10 +504,36 @@ outputs=3
   at("neuron=prelu", {"c2", "prelu", "relu", "softrelu"});
   at("inputs=later", {"late", "later", "below"});
   at("inputs=self", {"self"});
-  at("[lonely]", {"lonely", "uses"});
+  // It may be a misspelt input that lets nobody read it.
+  CHECK_FALSE(mentions(built.errors, {"no layer uses its output"}));
   at("type=cost.hinge", {"hinge", "cost.hinge", "cost.logreg"});
   at("sizeX=13", {"few", "sizeX"});
   at("inputs=date\n", {"typo", "'date'", "data"});
+}
+
+TEST_CASE("a layer that nobody reads is a mistake where nothing else is wrong") {
+  const std::string definition = R"([data]
+type=data
+dataIdx=0
+[labels]
+type=data
+dataIdx=1
+[lonely]
+type=fc
+inputs=data
+outputs=3
+[probs]
+type=softmax
+inputs=data
+[logprob]
+type=cost.logreg
+inputs=labels,probs
+)";
+  const Built built =
+      build(definition, "[lonely]\nepsW=0.1\nepsB=0.1\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  CAPTURE(built.errors);
+  CHECK(mentions(built.errors,
+                 {"net.cfg:" + line_of(definition, "[lonely]") + ":", "lonely", "no layer uses its output"}));
 }
 
 TEST_CASE("mistakes of single layers are located") {
