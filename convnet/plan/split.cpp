@@ -27,14 +27,15 @@ class Splitter {
   }
 
  private:
-  /// A part of another process's buffer that is in this process, too.
+  /// A part of another process's buffer that is in this process, too: as many bytes as `copy`, from `begin`
+  /// on.
   struct Landed {
-    std::int64_t begin = 0, bytes = -1;
+    std::int64_t begin = 0;
     BufferUse copy;
   };
   using Key = std::pair<BufferId, int>;  ///< a buffer, and a process of another device
 
-  /// What a message brings to a task, and where that is to be, if not in a landing buffer.
+  /// A message brings `from` to `to`, or to a landing buffer if there is none.
   struct Piece {
     BufferUse from;
     std::optional<BufferUse> to;
@@ -70,10 +71,6 @@ class Splitter {
     CopyRuns op;
     std::vector<BufferUse> uses;
     std::vector<TensorDesc> args;
-    const auto keep = [&](std::size_t argument) {
-      uses.push_back(task.uses[argument]);
-      args.push_back(task.form->args[argument]);
-    };
     std::vector<bool> kept;
     for (std::size_t i = 0; i < count; ++i) {
       const BufferUse &from = task.uses[i], &to = task.uses[count + i];
@@ -82,7 +79,9 @@ class Splitter {
     }
     if (op.runs.size() == count) return;
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      if (k >= 2 * count || kept[k % count]) keep(k);  // runs that are rounded are kept
+      if (k < 2 * count && !kept[k % count]) continue;  // runs that are rounded are kept
+      uses.push_back(task.uses[k]);
+      args.push_back(task.form->args[k]);
     }
     task.uses = std::move(uses);
     task.form.change().args = std::move(args);
@@ -93,7 +92,7 @@ class Splitter {
     const auto of_buffer = landed_.find({use.buffer, plan_.topology.process(task.device)});
     if (of_buffer == landed_.end()) return nullptr;
     for (const Landed& landed : of_buffer->second) {
-      if (landed.begin == use.begin && landed.bytes == use.bytes) return &landed;
+      if (landed.begin == use.begin && landed.copy.bytes == use.bytes) return &landed;
     }
     return nullptr;
   }
@@ -127,7 +126,7 @@ class Splitter {
         copy.buffer = add_buffer(plan_.buffers, source.name, BufferKind::landing, task.device, desc);
       }
       const Key key{use.buffer, plan_.topology.process(task.device)};
-      landed_[key].push_back({use.begin, use.bytes, copy});
+      landed_[key].push_back({use.begin, copy});
       landed_in_[copy.buffer].insert(key);
       send.uses.push_back({use.buffer, Access::read, 0, use.begin, use.bytes});
       receive.uses.push_back({copy.buffer, Access::write, 0, copy.begin, use.bytes});
