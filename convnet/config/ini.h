@@ -29,6 +29,9 @@ struct IniSection {
   const IniValue* find(std::string_view key) const;
 };
 
+/// The section with values for all layers.
+inline constexpr const char* kDefaultSection = "DEFAULT";
+
 /// A template of a file.
 struct IniTemplate {
   std::string name;

@@ -83,7 +83,7 @@ std::vector<IniSection> expand_sections(const std::vector<FlatSection>& flat, Di
 
 IniSection expand_defaults(const RawSection& defaults) {
   Diagnostics unreported;
-  const RawSection empty{{"DEFAULT", defaults.section.where, {}}};
+  const RawSection empty{{kDefaultSection, defaults.section.where, {}}};
   return Expander(defaults, unreported).expand(empty);
 }
 

@@ -65,7 +65,7 @@ class Reader {
 
   RawFile read() {
     configure_inih();
-    open_section("DEFAULT");
+    open_section(kDefaultSection);
     const int result = ini_parse_stream(&Reader::on_read, this, &Reader::on_value, this);
     if (failure_) std::rethrow_exception(failure_);
     if (result == -2) throw std::bad_alloc();
@@ -172,7 +172,7 @@ class Reader {
       behind_end_ = true;
       return std::string("[") + dropped_section + "]";
     }
-    if (template_ && name == "DEFAULT") {
+    if (template_ && name == kDefaultSection) {
       error("[DEFAULT] stands in template " + excerpt(template_->name) +
             "; end the template with [end] above it");
       end_template();

@@ -284,7 +284,7 @@ class TemplateUser {
   static std::string wrong_name(const std::string& name) {
     if (name.empty()) return "is empty";
     if (name.find_first_of("]\n") != std::string::npos) return "would be " + excerpt(name);
-    if (name == "DEFAULT" || template_header(name))
+    if (name == kDefaultSection || template_header(name))
       return "would be " + excerpt(name) + ", which has a meaning of its own";
     return "";
   }

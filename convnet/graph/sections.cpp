@@ -14,9 +14,6 @@
 namespace convnet {
 namespace {
 
-/// The section with values for all layers.
-constexpr const char* kDefaults = "DEFAULT";
-
 FeatureShape shape_of(const MatrixInfo& m) {
   if (m.dims.size() == 3) return {m.dims[0], m.dims[1], m.dims[2], true};
   return {element_count(m.dims), 1, 1, false};
@@ -82,7 +79,8 @@ class SectionReader {
 
   /// Returns the end of a message about a section that is no layer, like did_you_mean().
   std::string did_you_mean_section(const std::string& name) const {
-    if (nearest(name, {kDefaults}) == kDefaults) return std::string("; did you mean [") + kDefaults + "]?";
+    if (nearest(name, {kDefaultSection}) == kDefaultSection)
+      return std::string("; did you mean [") + kDefaultSection + "]?";
     return did_you_mean(name, section_names());
   }
 
@@ -328,9 +326,9 @@ class SectionReader {
     if (value == nullptr) {
       std::vector<std::string> known;
       for (const LayerType& t : layer_types()) known.push_back(t.name);
-      const bool is_defaults = lower(section.name) == lower(std::string_view(kDefaults));
+      const bool is_defaults = lower(section.name) == lower(std::string_view(kDefaultSection));
       error(section.where, section.name,
-            is_defaults ? std::string("'type' is missing; did you mean [") + kDefaults + "]?"
+            is_defaults ? std::string("'type' is missing; did you mean [") + kDefaultSection + "]?"
                         : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }

@@ -10,8 +10,6 @@
 namespace convnet {
 namespace {
 
-constexpr const char* kDefault = "DEFAULT";
-
 /// Returns the place of the '=' if `text` begins with LAYER.KEY=, else npos.
 std::size_t end_of_name(std::string_view text) {
   const std::size_t end = text.find_first_of("=,;[]");
@@ -74,7 +72,7 @@ class Setter {
       : definition_(definition), parameters_(parameters), diagnostics_(diagnostics) {}
 
   void apply(const Setting& s) {
-    if (s.layer == kDefault) return apply_to_all(s);
+    if (s.layer == kDefaultSection) return apply_to_all(s);
     const IniSection* section = definition_.find(s.layer);
     if (section == nullptr) {
       std::vector<std::string> names;
@@ -89,7 +87,7 @@ class Setter {
                                    [&](const ParamSpec& known) { return has_name(known, s.key); });
     if (spec != specs.end()) return set_known(s, *spec);
     // A name of the user's own, which other values refer to.
-    for (const std::string& place : {s.layer, std::string(kDefault)}) {
+    for (const std::string& place : {s.layer, std::string(kDefaultSection)}) {
       std::vector<IniFile*> with_key;
       for (IniFile* file : {&parameters_, &definition_})
         if (has_own_key(*file, place, s.key)) with_key.push_back(file);
@@ -105,7 +103,8 @@ class Setter {
     for (const Set& set : set_) {
       const auto name_place = [&](IniSection& section) {
         for (IniValue& value : section.values) {
-          if (value.key == set.key && set.setting.layer == (value.from_default ? kDefault : section.name))
+          if (value.key == set.key &&
+              set.setting.layer == (value.from_default ? kDefaultSection : section.name))
             value.where.option = std::make_shared<const std::string>("--set " + set.setting.str());
         }
       };
@@ -135,7 +134,7 @@ class Setter {
   void apply_to_all(const Setting& s) {
     bool found = false;
     for (IniFile* file : {&parameters_, &definition_}) {
-      if (!has_own_key(*file, kDefault, s.key)) continue;
+      if (!has_own_key(*file, kDefaultSection, s.key)) continue;
       set(*file, s, s.key);
       found = true;
     }

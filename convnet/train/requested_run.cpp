@@ -202,7 +202,7 @@ std::string note_of_kept_settings(const Checkpoint& checkpoint, const IniFile& d
     const auto has_it = [&](const IniSection& section) {
       const IniValue* value = section.find(s.key);
       return value != nullptr && value->text == s.text &&
-             s.layer == (value->from_default ? "DEFAULT" : section.name);
+             s.layer == (value->from_default ? kDefaultSection : section.name);
     };
     if (std::any_of(definition.sections.begin(), definition.sections.end(), has_it)) kept.push_back(s);
   }
