@@ -82,8 +82,9 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   if (!data_first) knows_batches = open_planned_data(run);
   if (knows_batches && run.options.trains()) {
     const DataOptions& data = run.options.data;
-    for (const std::string& warning : {channels_last_warning(data, run.provider->matrices()[0]),
-                                       empty_classes(*run.provider, data.train_range)})
+    for (const std::string& warning :
+         {channels_last_warning(data, run.provider->matrices()[0]),
+          empty_classes(*run.provider, run.provider->class_counts(data.train_range))})
       if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {

@@ -241,9 +241,8 @@ std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
   return images;
 }
 
-std::string classes_text(const Provider& provider, const BatchRange& training) {
+std::string classes_text(const Provider& provider, const std::vector<std::int64_t>& counts) {
   constexpr std::size_t kMostListed = 10;
-  const std::vector<std::int64_t> counts = provider.class_counts(training);
   if (counts.empty()) return "";
   const auto shown = [&](std::size_t c) {
     return fmt::format("{} ({})", name_of_class(provider, c), counts[c]);
@@ -259,8 +258,7 @@ std::string classes_text(const Provider& provider, const BatchRange& training) {
                             shown(static_cast<std::size_t>(most - counts.begin())));
 }
 
-std::string empty_classes(const Provider& provider, const BatchRange& training) {
-  const std::vector<std::int64_t> counts = provider.class_counts(training);
+std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts) {
   const auto empty = std::count(counts.begin(), counts.end(), 0);
   if (empty == 0) return "";
   const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();

@@ -41,11 +41,11 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 std::int64_t image_count(const Provider& provider, const BatchRange& range);
 /// Returns the number of images of the largest batch in `range`.
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
-/// Returns a line with the classes of a data set and the number of images of each in `training`, the range of
-/// training batches; "" if that is not known (Provider::class_counts()).
-std::string classes_text(const Provider& provider, const BatchRange& training);
-/// Returns a warning that names classes without images in `training`; "" if there are none.
-std::string empty_classes(const Provider& provider, const BatchRange& training);
+/// Returns a line with the classes of a data set and their numbers of training images, as
+/// Provider::class_counts() returns them; "" if these are not known.
+std::string classes_text(const Provider& provider, const std::vector<std::int64_t>& counts);
+/// Returns a warning that names the classes of which there are no training images; "" if there are none.
+std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts);
 /// Returns a warning that images of provider "npy" look as if their channels were the last dimension; else
 /// "". `images` describes them.
 std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images);

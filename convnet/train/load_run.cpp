@@ -390,7 +390,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   if (!data_first) load_data(run);
-  if (run.options.trains()) add_note(run.notes, classes_text(*run.provider, run.options.data.train_range));
+  if (run.options.trains()) run.class_counts = run.provider->class_counts(run.options.data.train_range);
+  add_note(run.notes, classes_text(*run.provider, run.class_counts));
   if (run.by_name && !run.checkpoint)
     add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images));
   make_graph(run, processes, diagnostics);

@@ -1,7 +1,9 @@
 // Everything that a run of training reads and checks before it has a net.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "convnet/runtime/processes.h"
 #include "convnet/train/board_folder.h"
@@ -21,6 +23,7 @@ struct LoadedRun : RequestedRun {
   Graph graph;
   std::string placement;  ///< placement_text() of what a search found; empty if there was no search
   PixelStatistics statistics;
+  std::vector<std::int64_t> class_counts;  ///< Provider::class_counts() of what it trains on
 };
 
 /// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of the

@@ -110,7 +110,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
-  print_start(loaded.notes);
+  print_start(loaded);
 }
 
 std::int64_t Trainer::largest_minibatch() const {
@@ -141,14 +141,14 @@ void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
   if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
 }
 
-void Trainer::print_start(const std::string& notes) {
+void Trainer::print_start(const LoadedRun& loaded) {
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
   }
   const std::int64_t minibatch = largest_minibatch();
   if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(minibatch)));
-  for (const std::string& note : {slow_precision(net_.backend()), notes})
+  for (const std::string& note : {slow_precision(net_.backend()), loaded.notes})
     if (!note.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", note);
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
@@ -157,7 +157,7 @@ void Trainer::print_start(const std::string& notes) {
        {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices), left_out_,
         smaller_batches(options_.step.mini, minibatch),
         channels_last_warning(options_.data, provider_->matrices()[0]),
-        options_.trains() ? empty_classes(*provider_, train_range_) : "",
+        empty_classes(*provider_, loaded.class_counts),
         options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }

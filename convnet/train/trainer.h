@@ -51,7 +51,7 @@ class Trainer {
   /// Takes the weights and the state of the checkpoint, and says so.
   void go_on_from(Checkpoint& checkpoint, const Plan& test_plan);
   /// Prints what a run begins with: devices, notes, learning rates after a checkpoint, and warnings.
-  void print_start(const std::string& notes);
+  void print_start(const LoadedRun& loaded);
 
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
