@@ -98,10 +98,9 @@ constexpr std::int64_t dealt_batch_images = 1024;
 ///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of classes, or of lists
 ///   of classes);
 /// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or another of kImageExtensions) and KEY.cls.
-/// Batch
-///   i, from 1 on, is the i-th shard in the natural order of names. The classes are the lines of classes.txt.
-///   Without this file, the largest label decides their number, and all shards are read once in this call to
-///   find it;
+///   Batch i, from 1 on, is the i-th shard in the natural order of names. The classes are the lines of
+///   classes.txt. Without this file, the largest label decides their number, and all shards are read once in
+///   this call to find it;
 /// - else a folder with a folder for each class, in sorted order, with images in them or in their subfolders.
 ///   Batches, numbered from 1 on, have dealt_batch_images images each, in an order that depends only on the
 ///   images' names.

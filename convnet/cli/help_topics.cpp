@@ -54,19 +54,17 @@ const std::array<SyntaxHelp, 4>& syntax_helps() {
       {"if",
        "if=0|1",
        {"whether the section is there: 0, no, false, off and an empty value leave it out; if=%(project)s "
-        "asks "
-        "a parameter of a template",
+        "asks a parameter of a template",
         "default: 1", "key of every section of both .cfg files but [DEFAULT]"}},
       {"DEFAULT",
        "[DEFAULT]",
        {"section with values for all layers: a layer takes each key that its type has and that its own "
-        "section "
-        "lacks; written in capitals, in either .cfg file"}},
+        "section lacks; written in capitals, in either .cfg file"}},
       {"template",
        "[template NAME(PARAMETERS)] ... [end]",
        {"sections that stand for layers which repeat; a section with type=NAME stands for all of them. "
-        "%(name)s "
-        "is the name of that section, %(inputs)s what it reads, and %(PARAMETER)s a value that it gives",
+        "%(name)s is the name of that section, %(inputs)s what it reads, and %(PARAMETER)s a value that it "
+        "gives",
         "keys of its sections: those of their layers, repeat and if (convnet help repeat, convnet help if)"}},
   }};
   return all;

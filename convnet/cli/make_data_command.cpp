@@ -164,8 +164,7 @@ void make_data_command(const std::vector<std::string>& args) {
         " --cache-images FOLDER decodes and scales each only once");
   MakeDataOptions make;
   make.held_out = options.hold_out && hold_out(images, options.src);
-  for (const std::string& warning :
-       {too_many_threads(options.devices), left_out_text(images.left_out)})
+  for (const std::string& warning : {too_many_threads(options.devices), left_out_text(images.left_out)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print("{}: {} training images, {} validation images{}, {} {}\n", options.src, images.training.size(),
              images.validation.size(), make.held_out ? " (a tenth, held out by a hash of their names)" : "",

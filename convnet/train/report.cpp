@@ -109,8 +109,8 @@ std::string duration_text(double seconds) {
 std::string divergence_advice(const StepOptions& options, bool updated) {
   if (!updated)
     return "\nno weight has been updated yet: look at the data, whose values may be large (--pixel-std 1 "
-           "divides "
-           "them), at initial weights (initW), and at neurons that are not defined everywhere, like log";
+           "divides them), at initial weights (initW), and at neurons that are not defined everywhere, like "
+           "log";
   return std::string(
              "\ntry lower learning rates (epsW and epsB in the parameter file), a tenth to begin with") +
          (options.clip_norm > 0 ? ", or a lower --clip-norm"
