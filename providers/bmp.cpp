@@ -34,8 +34,8 @@ struct BmpHeader {
 
   std::uint64_t row_bytes() const { return (static_cast<std::uint64_t>(width) * bits + 31) / 32 * 4; }
 };
-constexpr std::uint64_t bmp_file_header = 14, os2_header = 12, windows_header = 40;
-constexpr std::uint64_t bmp_rle8 = 1, bmp_rle4 = 2, bmp_masks = 3, bmp_jpeg = 4, bmp_png = 5;
+constexpr std::uint64_t kBmpFileHeader = 14, kOs2Header = 12, kWindowsHeader = 40;
+constexpr std::uint64_t kBmpRle8 = 1, kBmpRle4 = 2, kBmpMasks = 3, kBmpJpeg = 4, kBmpPng = 5;
 
 BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   const auto number = [&](std::uint64_t offset, std::size_t size) {
@@ -44,8 +44,8 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   };
   BmpHeader header;
   header.pixels = number(10, 4);
-  header.size = number(bmp_file_header, 4);
-  if (header.size == os2_header) {
+  header.size = number(kBmpFileHeader, 4);
+  if (header.size == kOs2Header) {
     header.width = static_cast<std::int64_t>(number(18, 2));
     header.height = static_cast<std::int64_t>(number(20, 2));
     header.bits = number(24, 2);
@@ -61,18 +61,18 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
 
 void check_compression(const BmpHeader& header, const std::string& name) {
   const std::uint64_t form = header.compression;
-  if (form == bmp_rle8 || form == bmp_rle4)
+  if (form == kBmpRle8 || form == kBmpRle4)
     throw InputError(name + ": a BMP that is compressed (RLE), which cannot be read; save it as PNG");
-  if (form == bmp_jpeg || form == bmp_png)
+  if (form == kBmpJpeg || form == kBmpPng)
     throw InputError(name + ": a BMP that holds a JPEG or PNG, which cannot be read; save it as PNG");
-  if (form > bmp_masks)
+  if (form > kBmpMasks)
     throw InputError(fmt::format("{}: a BMP of form {}, which cannot be read; save it as PNG", name, form));
 }
 
 /// Checks what stb_image does not check: that all rows exist (it reads zeros beyond the end), and that the
 /// palette has the colours of all pixels (it reads others from uninitialised memory).
 void check_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
-  constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};
+  constexpr std::array<std::uint64_t, 5> forms = {kOs2Header, kWindowsHeader, 56, 108, 124};
   if (std::find(forms.begin(), forms.end(), header.size) == forms.end())
     throw InputError(
         fmt::format("{}: a damaged image: a BMP whose header says that it has {} bytes", name, header.size));
@@ -82,11 +82,11 @@ void check_bmp(std::string_view bytes, const BmpHeader& header, const std::strin
   if (std::find(depths.begin(), depths.end(), header.bits) == depths.end())
     throw InputError(fmt::format("{}: a damaged image: a BMP of {} bits a pixel; there are {}", name,
                                  header.bits, fmt::join(depths, ", ")));
-  const std::uint64_t row = header.row_bytes(), colors_at = bmp_file_header + header.size;
+  const std::uint64_t row = header.row_bytes(), colors_at = kBmpFileHeader + header.size;
   if (bytes.size() < header.pixels + row * static_cast<std::uint64_t>(header.height))
     throw InputError(name + ": a BMP that is cut off");
   if (header.bits > 8) return;
-  if (header.size < windows_header)
+  if (header.size < kWindowsHeader)
     throw InputError(name + ": a BMP of OS/2 with a palette, which cannot be read; save it as PNG");
   if (header.pixels < colors_at + 4)
     throw InputError(name + ": a damaged image: a BMP whose palette is not before its pixels");
@@ -107,10 +107,10 @@ void check_bmp(std::string_view bytes, const BmpHeader& header, const std::strin
 /// Returns a checked BMP without what stb_image takes for damage: bytes between the header and the pixels, as
 /// of a palette for screens of 256 colours, or more colours than pixels can have.
 std::string plain_bmp(std::string_view bytes, const BmpHeader& header, const std::string& name) {
-  std::uint64_t before = bmp_file_header + header.size;
+  std::uint64_t before = kBmpFileHeader + header.size;
   if (header.bits <= 8)
     before = std::min(header.pixels, before + 4 * (std::uint64_t{1} << header.bits));
-  else if (header.compression == bmp_masks && header.size == windows_header)
+  else if (header.compression == kBmpMasks && header.size == kWindowsHeader)
     before += 12;  // the masks of red, green and blue
   if (header.pixels < before)
     throw InputError(name + ": a damaged image: a BMP whose pixels begin within its header");

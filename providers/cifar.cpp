@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int train_cuts = 5;  // batches that CIFAR-100's train file makes
-constexpr std::int64_t max_channels = 4096;
+constexpr int kTrainCuts = 5;  // batches that CIFAR-100's train file makes
+constexpr std::int64_t kMaxChannels = 4096;
 
 enum class Format { pickle, binary };
 
@@ -123,8 +123,8 @@ std::map<int, BatchSource> train_and_test(const std::string& folder, const std::
   const fs::path train = fs::path(folder) / ("train" + ending), test = fs::path(folder) / ("test" + ending);
   std::map<int, BatchSource> batches;
   if (!is_file(train)) return batches;
-  for (int part = 0; part < train_cuts; ++part) batches[part + 1] = {train.string(), part, train_cuts};
-  if (is_file(test)) batches[train_cuts + 1] = {test.string()};
+  for (int part = 0; part < kTrainCuts; ++part) batches[part + 1] = {train.string(), part, kTrainCuts};
+  if (is_file(test)) batches[kTrainCuts + 1] = {test.string()};
   return batches;
 }
 
@@ -158,13 +158,13 @@ std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes
 Dims image_dims(const PickleValue& meta, std::optional<std::int64_t> mean_numbers) {
   const auto colors = meta.find("num_colors"), size = meta.find("img_size"), num_vis = meta.find("num_vis");
   const std::int64_t channels = colors ? colors->integer("num_colors") : 3;
-  if (channels < 1 || channels > max_channels)
+  if (channels < 1 || channels > kMaxChannels)
     meta.fail(
-        fmt::format("images of {} channels (num_colors); 1 to {} are possible", channels, max_channels));
+        fmt::format("images of {} channels (num_colors); 1 to {} are possible", channels, kMaxChannels));
   if (!num_vis && !mean_numbers && size) {
     const std::int64_t side = size->integer("img_size");
-    if (side < 1 || side > max_image_side)
-      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
+    if (side < 1 || side > kMaxImageSide)
+      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, kMaxImageSide));
     return {channels, side, side};
   }
   const std::int64_t numbers =
@@ -173,7 +173,7 @@ Dims image_dims(const PickleValue& meta, std::optional<std::int64_t> mean_number
   if (!side)
     meta.fail(fmt::format(
         "images of {} numbers ({}) are not square with {} channel(s) (num_colors), of side 1 to {}", numbers,
-        num_vis ? "num_vis" : "data_mean", channels, max_image_side));
+        num_vis ? "num_vis" : "data_mean", channels, kMaxImageSide));
   return {channels, *side, *side};
 }
 

@@ -27,7 +27,7 @@ DecodedImage decode_window(std::string_view bytes, const std::string& name, cons
                            int wanted_side) {
   if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, choose, wanted_side);
   if (is_webp(bytes)) return decode_webp(bytes, name, choose, wanted_side);
-  if (bytes.starts_with(png_magic)) return decode_png(bytes, name, choose);
+  if (bytes.starts_with(kPngMagic)) return decode_png(bytes, name, choose);
   if (!is_bmp(bytes))
     throw InputError(
         name + ": " +

@@ -11,7 +11,7 @@
 namespace convnet {
 
 /// The most pixels of an image. Files that claim more are refused, because they could exhaust the memory.
-constexpr std::int64_t max_image_pixels = 100'000'000;
+constexpr std::int64_t kMaxImagePixels = 100'000'000;
 
 /// An RGB image, with values from 0 to 255.
 struct DecodedImage {
@@ -40,7 +40,7 @@ void make_grey(DecodedImage& image);
 /// says, if they have one. If `wanted_side` > 0, a JPEG or WebP may be decoded smaller by a factor of 2, 4 or
 /// 8, if its shorter side is then still at least `wanted_side`. Throws InputError, whose message begins with
 /// `name`, if the bytes are no image, are damaged or cut off, or if the image has no pixels or more than
-/// max_image_pixels.
+/// kMaxImagePixels.
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side = 0);
 
 /// Chooses a window, of at least one pixel, within an upright image of this size.

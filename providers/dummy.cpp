@@ -15,16 +15,16 @@
 namespace convnet {
 namespace {
 
-constexpr std::int64_t images_per_batch = 1000;
+constexpr std::int64_t kImagesPerBatch = 1000;
 /// The limit of a size, and of the values in a batch.
-constexpr std::int64_t max_value = std::int64_t{1} << 31;
-constexpr std::int64_t default_classes = 10;
+constexpr std::int64_t kMaxValue = std::int64_t{1} << 31;
+constexpr std::int64_t kDefaultClasses = 10;
 
-/// Parses a decimal number from 1 to max_value.
+/// Parses a decimal number from 1 to kMaxValue.
 std::optional<std::int64_t> parse_size(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > max_value)
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMaxValue)
     return std::nullopt;
   return value;
 }
@@ -63,7 +63,7 @@ std::optional<std::vector<MatrixInfo>> parse_images(std::string_view text) {
   std::int64_t classes = 0;  // 0: no labels
   std::size_t sides = 1;
   if (consume(text, "labeled-") || consume(text, "lr-")) {
-    classes = default_classes;
+    classes = kDefaultClasses;
   } else if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
     const auto count = parse_size(text.substr(dash + 1));
     if (!count) return std::nullopt;
@@ -99,7 +99,7 @@ std::vector<MatrixInfo> parse_name(const std::string& name) {
     throw InputError(fmt::format(
         "data provider '{}': the dummy providers are dummy-CxHxW-K (like dummy-3x224x224-1000), dummy-n, "
         "dummy-labeled-n and dummy-lr-n, with numbers from 1 to {}",
-        name, max_value));
+        name, kMaxValue));
   for (form.remove_prefix(plus()); !form.empty(); form.remove_prefix(plus())) {
     form.remove_prefix(1);
     const std::string_view part = form.substr(0, plus());
@@ -111,7 +111,7 @@ std::vector<MatrixInfo> parse_name(const std::string& name) {
           name, part));
     matrices->push_back(*matrix);
   }
-  std::int64_t room = max_value / images_per_batch;
+  std::int64_t room = kMaxValue / kImagesPerBatch;
   for (const MatrixInfo& matrix : *matrices) {
     std::int64_t left = room;
     for (const std::int64_t side : matrix.dims) left /= side;
@@ -119,7 +119,7 @@ std::vector<MatrixInfo> parse_name(const std::string& name) {
     if (left == 0 || room < 0)
       throw InputError(
           fmt::format("data provider '{}': too large: a batch of {} images would hold over {} values", name,
-                      images_per_batch, max_value));
+                      kImagesPerBatch, kMaxValue));
   }
   return *matrices;
 }
@@ -147,7 +147,7 @@ class DummyProvider final : public StoredProvider {
   std::optional<BatchSplit> split() const override { return BatchSplit{{1, 1}, BatchRange{2, 2}}; }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
-    return images_per_batch;
+    return kImagesPerBatch;
   }
 
   DataBatch load(int batch) const override {
@@ -181,8 +181,8 @@ class DummyProvider final : public StoredProvider {
                             numbers = 4 * calls;  // together, in a loop that the compiler vectorises
     const std::int64_t size = element_count(matrices_[m].dims);
     std::vector<std::byte> bytes;
-    bytes.reserve(static_cast<std::size_t>(size * images_per_batch) * sizeof(stored(0.0F)));
-    for (std::uint32_t image = 0; image < images_per_batch; ++image) {
+    bytes.reserve(static_cast<std::size_t>(size * kImagesPerBatch) * sizeof(stored(0.0F)));
+    for (std::uint32_t image = 0; image < kImagesPerBatch; ++image) {
       for (std::int64_t begin = 0; begin < size; begin += numbers) {
         decltype(stored(0.0F)) values[numbers];
         for (std::uint32_t call = 0; call < calls; ++call) {
@@ -200,8 +200,8 @@ class DummyProvider final : public StoredProvider {
   std::vector<std::byte> random_labels(std::size_t m, std::uint32_t batch) const {
     const auto classes = static_cast<std::uint64_t>(matrices_[m].classes);
     const std::int64_t values = element_count(matrices_[m].dims);  // more than one if images are mixed
-    std::vector<std::int32_t> all(static_cast<std::size_t>(images_per_batch * values));
-    for (std::uint32_t image = 0; image < images_per_batch; ++image) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(kImagesPerBatch * values));
+    for (std::uint32_t image = 0; image < kImagesPerBatch; ++image) {
       const auto label = static_cast<std::int32_t>(element_random(keys_[m], batch, image, 0) * classes >> 32);
       std::int32_t* const row = all.data() + image * values;
       row[0] = label;

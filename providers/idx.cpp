@@ -16,8 +16,8 @@
 namespace convnet {
 namespace {
 
-constexpr std::int64_t max_idx_side = 4096;
-constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+constexpr std::int64_t kMaxIdxSide = 4096;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 /// Bytes of a file, decompressed if it is gzip (zlib passes any other file through).
 class ByteStream {
@@ -31,7 +31,7 @@ class ByteStream {
   std::size_t read(std::uint8_t* to, std::size_t count) {
     std::size_t done = 0;
     while (done < count) {
-      const auto step = static_cast<unsigned>(std::min(count - done, chunk_bytes));
+      const auto step = static_cast<unsigned>(std::min(count - done, kChunkBytes));
       const int got = gzread(file_.get(), to + done, step);
       done += static_cast<std::size_t>(std::max(got, 0));
       if (got == static_cast<int>(step)) continue;
@@ -93,10 +93,9 @@ IdxHeader read_header(ByteStream& stream, const std::string& path, int dimension
   if (header.records() == 0)
     throw InputError(fmt::format("{}: the header says that it holds 0 records", path));
   for (std::size_t i = 1; i < header.dims.size(); ++i)
-    if (header.dims[i] < 1 || header.dims[i] > max_idx_side)
+    if (header.dims[i] < 1 || header.dims[i] > kMaxIdxSide)
       throw InputError(fmt::format("{}: the header says that records are {}; sides are 1 to {}", path,
-                                   to_string(Dims(header.dims.begin() + 1, header.dims.end())),
-                                   max_idx_side));
+                                   to_string(Dims(header.dims.begin() + 1, header.dims.end())), kMaxIdxSide));
   return header;
 }
 
@@ -118,7 +117,7 @@ std::vector<std::uint8_t> read_idx_records(const std::string& path, const IdxHea
   std::vector<std::uint8_t> bytes;
   while (bytes.size() < promised) {
     const std::size_t had = bytes.size();
-    const std::size_t step = std::min(promised - had, chunk_bytes);
+    const std::size_t step = std::min(promised - had, kChunkBytes);
     if (static_cast<std::int64_t>(had + step) > memory)
       throw InputError(
           fmt::format("{}: the header promises {} records, {} bytes, which the memory cannot hold", path,

@@ -24,8 +24,8 @@ namespace convnet {
 namespace {
 
 /// Number of images, and largest number of batches, over which mean image and colours are measured.
-constexpr std::int64_t sample_images = 1024;
-constexpr int sample_batches = 16;
+constexpr std::int64_t kSampleImages = 1024;
+constexpr int kSampleBatches = 16;
 
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
@@ -433,7 +433,7 @@ class ImageProvider final : public Provider {
 
   /// Measures the centres of a fixed sample of the range's images.
   Sample measure(const BatchRange& range) const {
-    const int batches = std::min(sample_batches, range.count());
+    const int batches = std::min(kSampleBatches, range.count());
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
     std::vector<std::int64_t> sums(channels_ * plane, 0);  // integers: the order of adding does not matter
     Sample sample;
@@ -441,7 +441,7 @@ class ImageProvider final : public Provider {
     for (int b = 0; b < batches; ++b) {
       const int batch = range.first + static_cast<int>(std::int64_t{b} * range.count() / batches);
       const std::int64_t images = source_->extent(batch, 0, LoadRequest::all).images;
-      const std::int64_t taken = std::min<std::int64_t>(images, sample_images / batches);
+      const std::int64_t taken = std::min<std::int64_t>(images, kSampleImages / batches);
       workers_->run(taken, [&](std::int64_t i) {
         const DecodedImage square = writer_.centre(reader_.read(batch, i * images / taken).image);
         ColorSums colors;

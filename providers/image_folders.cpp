@@ -25,7 +25,7 @@ struct DealtImage {
   LabelledImage image;
 };
 
-/// Images that are dealt to batches of dealt_batch_images, in an order that depends only on their names.
+/// Images that are dealt to batches of kDealtBatchImages, in an order that depends only on their names.
 class DealtImages : public ImageSource {
  public:
   bool has(int batch) const override {
@@ -40,7 +40,7 @@ class DealtImages : public ImageSource {
   }
   std::int64_t images_in(int batch) const override {
     const std::size_t part = part_of(batch);
-    return std::min(dealt_batch_images,
+    return std::min(kDealtBatchImages,
                     static_cast<std::int64_t>(images_[part].size()) - first_of(part, batch));
   }
   bool knows_labels() const override { return true; }
@@ -61,7 +61,7 @@ class DealtImages : public ImageSource {
     if (hold_out && parts_.size() == 1) hold_out_tenth();
     std::vector<std::size_t> batches;
     for (const std::vector<DealtImage>& of_part : images_)
-      batches.push_back((of_part.size() + dealt_batch_images - 1) / dealt_batch_images);
+      batches.push_back((of_part.size() + kDealtBatchImages - 1) / kDealtBatchImages);
     number_parts(parts_, batches);
   }
 
@@ -80,7 +80,7 @@ class DealtImages : public ImageSource {
 
  private:
   std::int64_t first_of(std::size_t part, int batch) const {
-    return (batch - parts_[part].batches.first) * dealt_batch_images;
+    return (batch - parts_[part].batches.first) * kDealtBatchImages;
   }
 
   /// Makes a second part.

@@ -193,7 +193,7 @@ ImageFiles image_files_below(const std::string& folder) {
 std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels) {
   const double plane = static_cast<double>(numbers) / static_cast<double>(channels);
   const std::int64_t side = std::lround(std::sqrt(std::clamp(plane, 0.0, 1e12)));
-  if (side < 1 || side > max_image_side || channels * side * side != numbers) return std::nullopt;
+  if (side < 1 || side > kMaxImageSide || channels * side * side != numbers) return std::nullopt;
   return side;
 }
 

@@ -66,12 +66,12 @@ struct ImageFiles {
 /// RunError, or InputError naming a folder that links lead back to.
 ImageFiles image_files_below(const std::string& folder);
 
-constexpr std::int64_t max_image_side = 4096;  ///< pixels
+constexpr std::int64_t kMaxImageSide = 4096;  ///< pixels
 /// Returns the side of square images with `numbers` values in `channels` channels; nullopt if they are not
-/// square, or larger than max_image_side.
+/// square, or larger than kMaxImageSide.
 std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels);
 
-constexpr std::int64_t max_classes = 1'000'000;
+constexpr std::int64_t kMaxClasses = 1'000'000;
 
 /// Returns for each of the images of a data set, by their names, whether it is held out for tests: a tenth,
 /// by a hash of the name, so that no image's part depends on the others. If there are few images, the hash

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view batch_prefix = "data_batch_";
+constexpr std::string_view kBatchPrefix = "data_batch_";
 
 /// Returns the number if `name` is `prefix` with a number behind it.
 std::optional<int> number_behind(std::string_view name, std::string_view prefix) {
@@ -98,7 +98,7 @@ class ImagePickles final : public ImageSource {
     read_meta((fs::path(folder) / "batches.meta").string());
     for (const bool folders : {false, true})
       for (const std::string& name : names_in(folder, folders))
-        if (const std::optional<int> number = number_behind(name, batch_prefix)) {
+        if (const std::optional<int> number = number_behind(name, kBatchPrefix)) {
           std::vector<std::string>& files = files_[*number];
           if (!files.empty()) throw InputError(fmt::format("{}: batch {} is there twice", folder, *number));
           const std::string path = (fs::path(folder) / name).string();
@@ -272,8 +272,8 @@ class ImagePickles final : public ImageSource {
     const auto size = meta.find("img_size"), num_vis = meta.find("num_vis"), mean = meta.find("data_mean");
     if (size || (!num_vis && !mean)) {
       const std::int64_t side = meta.at("img_size").integer("img_size");
-      if (side < 1 || side > max_image_side)
-        meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
+      if (side < 1 || side > kMaxImageSide)
+        meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, kMaxImageSide));
       return side;
     }
     const std::int64_t numbers =
@@ -283,7 +283,7 @@ class ImagePickles final : public ImageSource {
       meta.fail(
           fmt::format("images of {} numbers ({}) are not square with 3 channels, of side 1 to {}; img_size "
                       "may say their side",
-                      numbers, num_vis ? "num_vis" : "data_mean", max_image_side));
+                      numbers, num_vis ? "num_vis" : "data_mean", kMaxImageSide));
     return *side;
   }
 

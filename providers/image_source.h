@@ -91,7 +91,7 @@ class ImageSource {
 inline constexpr const char *kMetaClasses = "classes", *kMetaTags = "tags";
 
 /// Number of images in the batches of data sets whose files do not define batches.
-constexpr std::int64_t dealt_batch_images = 1024;
+constexpr std::int64_t kDealtBatchImages = 1024;
 
 /// Opens the folder (or tar) `path`, which is one of these:
 /// - with batches.meta: cuda-convnet2's batches, data_batch_N: each is a pickle, or a folder of pickles
@@ -102,7 +102,7 @@ constexpr std::int64_t dealt_batch_images = 1024;
 ///   classes.txt. Without this file, the largest label decides their number, and all shards are read once in
 ///   this call to find it;
 /// - else a folder with a folder for each class, in sorted order, with images in them or in their subfolders.
-///   Batches, numbered from 1 on, have dealt_batch_images images each, in an order that depends only on the
+///   Batches, numbered from 1 on, have kDealtBatchImages images each, in an order that depends only on the
 ///   images' names.
 /// In the last two forms, folders `train` and `val` (or else `test`) may hold two such sets of the same
 /// classes; the batches of the second follow those of the first. With `hold_out`, a tenth of the images of

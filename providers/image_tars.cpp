@@ -35,7 +35,7 @@ class ImageTars final : public ImageSource {
     info_.class_names = read_class_names(beside);
     info_.classes = static_cast<std::int64_t>(info_.class_names.size());
     if (info_.classes == 0) {
-      info_.classes = max_classes;
+      info_.classes = kMaxClasses;
       std::int32_t largest = 0;
       for (std::size_t s = 0; s < shards_.size(); ++s)
         for (const ShardImage& image : shard(static_cast<int>(s) + 1)->images)

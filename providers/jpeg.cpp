@@ -266,7 +266,7 @@ class Compressor {
 
 std::int64_t most_scans(std::int64_t pixels) {
   constexpr std::int64_t kMost = 100, kMostOfLargest = 15;
-  return std::min(kMost, kMostOfLargest * max_image_pixels / std::max<std::int64_t>(1, pixels));
+  return std::min(kMost, kMostOfLargest * kMaxImagePixels / std::max<std::int64_t>(1, pixels));
 }
 
 DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
@@ -280,8 +280,8 @@ DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, const 
   };
   check(jpeg.read_header(bytes));
   const std::int64_t width = jpeg.info().image_width, height = jpeg.info().image_height;
-  if (width * height > max_image_pixels)
-    fail(fmt::format("{} x {} pixels; {} are allowed", width, height, max_image_pixels));
+  if (width * height > kMaxImagePixels)
+    fail(fmt::format("{} x {} pixels; {} are allowed", width, height, kMaxImagePixels));
   const int orientation = jpeg.orientation();
   const ImageSize stored{static_cast<int>(height), static_cast<int>(width)};
   ImageWindow window{0, 0, stored.height, stored.width};

@@ -24,10 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t images_per_batch = 10'000;
-constexpr std::int64_t digits = 10;
+constexpr std::int64_t kMnistBatchImages = 10'000;
+constexpr std::int64_t kDigits = 10;
 /// EMNIST's digits, capitals and small letters.
-constexpr int most_classes = 62;
+constexpr int kMostClasses = 62;
 
 /// The place of a data set: a folder, and what its files' names begin with, "" or "emnist-letters-".
 struct Place {
@@ -61,7 +61,8 @@ std::vector<std::string> names_of_classes(const Place& place, std::int64_t class
   std::string path = fs::weakly_canonical(place.folder, ignored).string();
   std::transform(path.begin(), path.end(), path.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (classes != digits || fs::path(path).filename().string().find("fashion") == std::string::npos) return {};
+  if (classes != kDigits || fs::path(path).filename().string().find("fashion") == std::string::npos)
+    return {};
   return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
           "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 }
@@ -91,11 +92,11 @@ class Half {
                                    image_header_.records(), label_path_, label_header_.records()));
     labels_ = read_idx_records(label_path_, label_header_);
     const auto bad =
-        std::find_if(labels_.begin(), labels_.end(), [](int label) { return label >= most_classes; });
+        std::find_if(labels_.begin(), labels_.end(), [](int label) { return label >= kMostClasses; });
     if (bad != labels_.end())
       throw InputError(fmt::format("{}: record {} (counted from 0) is label {}; labels are 0 to {}",
-                                   label_path_, bad - labels_.begin(), int{*bad}, most_classes - 1));
-    const std::int64_t batches = (images() + images_per_batch - 1) / images_per_batch;
+                                   label_path_, bad - labels_.begin(), int{*bad}, kMostClasses - 1));
+    const std::int64_t batches = (images() + kMnistBatchImages - 1) / kMnistBatchImages;
     batches_ = {first_batch, first_batch + static_cast<int>(batches) - 1};
   }
 
@@ -105,9 +106,9 @@ class Half {
   std::int64_t image_bytes() const { return image_header_.record_bytes(); }
   Dims image_dims() const { return {1, image_header_.dims[1], image_header_.dims[2]}; }
 
-  std::int64_t first_image(int batch) const { return (batch - batches_.first) * images_per_batch; }
+  std::int64_t first_image(int batch) const { return (batch - batches_.first) * kMnistBatchImages; }
   std::int64_t images_in(int batch) const {
-    return std::min(images_per_batch, images() - first_image(batch));
+    return std::min(kMnistBatchImages, images() - first_image(batch));
   }
 
   const std::vector<std::uint8_t>& labels() const { return labels_; }
@@ -203,7 +204,7 @@ class MnistProvider final : public StoredProvider {
       throw InputError(fmt::format("{} holds images of {}, but {} of {} (channels x height x width)",
                                    train_.image_path(), to_string(train_.image_dims()), test_.image_path(),
                                    to_string(test_.image_dims())));
-    std::int64_t classes = digits;
+    std::int64_t classes = kDigits;
     for (const Half* half : {&train_, &test_})
       classes = std::max(classes, std::int64_t{*std::ranges::max_element(half->labels())} + 1);
     matrices_ = {{"data", train_.image_dims(), DataType::u8, 0},

@@ -57,7 +57,7 @@ struct PickleValue::Contents {
 };
 
 /// The most dimensions of an array or tensor, as in NumPy.
-constexpr std::size_t max_array_dims = 32;
+constexpr std::size_t kMaxArrayDims = 32;
 
 // NumPy arrays (pickle_array.cpp).
 

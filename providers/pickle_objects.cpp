@@ -16,7 +16,7 @@ struct NamedGlobal {
   KnownGlobal what;
   PickleNames of = PickleNames::arrays;  ///< the pickles that may name it; those of tensors may name all
 };
-constexpr std::array<NamedGlobal, 19> known_globals = {{
+constexpr std::array<NamedGlobal, 19> kKnownGlobals = {{
     {"_codecs", "encode", encode},    // Python 3's bytes in protocols 0 to 2,
     {"__builtin__", "bytes", bytes},  // where b'' is bytes()
     {"builtins", "bytes", bytes},
@@ -87,7 +87,7 @@ bool PickleParser::object_step(unsigned char op) {
 }
 
 void PickleParser::push_global(std::string_view module, std::string_view name) {
-  for (const NamedGlobal& known : known_globals)
+  for (const NamedGlobal& known : kKnownGlobals)
     if (known.module == module && known.name == name &&
         (known.of == PickleNames::arrays || names_ == known.of))
       return push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
@@ -231,7 +231,7 @@ void PickleParser::build_array(Node& array, const std::vector<std::uint32_t>& st
   built.fortran = node(state[3]).number != 0;
   built.dims.clear();
   const std::vector<std::uint32_t>& shape = c_.items_of(node(state[1]));
-  if (shape.size() > max_array_dims) fail(fmt::format("a NumPy array has {} dimensions", shape.size()));
+  if (shape.size() > kMaxArrayDims) fail(fmt::format("a NumPy array has {} dimensions", shape.size()));
   for (std::uint32_t side : shape) {
     if (node(side).kind != PickleKind::integer || node(side).number < 0)
       fail(fmt::format("a side of a NumPy array is {}", describe(side)));

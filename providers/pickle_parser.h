@@ -12,7 +12,7 @@
 namespace convnet {
 
 /// The most values of a file. It limits the memory for files that hold nothing but tiny values.
-constexpr std::size_t max_pickle_values = std::size_t{1} << 24;
+constexpr std::size_t kMaxPickleValues = std::size_t{1} << 24;
 
 /// The functions and types that a pickle may name. They are understood, not called.
 enum class KnownGlobal : std::int64_t {
@@ -74,8 +74,8 @@ class PickleParser {
 
   // Values.
   std::uint32_t add(PickleKind kind, std::int64_t number = 0, std::string_view string = {}) {
-    if (c_.nodes.size() >= max_pickle_values)
-      fail(fmt::format("there are more than {} values", max_pickle_values));
+    if (c_.nodes.size() >= kMaxPickleValues)
+      fail(fmt::format("there are more than {} values", kMaxPickleValues));
     c_.nodes.push_back({kind, Contents::no_items, op_at_, number, string});
     return static_cast<std::uint32_t>(c_.nodes.size() - 1);
   }
@@ -141,8 +141,8 @@ class PickleParser {
 
   void memoize(std::uint64_t slot) {
     need(1);
-    if (memo_.size() >= max_pickle_values)
-      fail(fmt::format("there are more than {} values in the memo", max_pickle_values));
+    if (memo_.size() >= kMaxPickleValues)
+      fail(fmt::format("there are more than {} values in the memo", kMaxPickleValues));
     memo_[slot] = stack_.back();
   }
   void recall(std::uint64_t slot) {

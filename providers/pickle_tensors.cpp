@@ -9,13 +9,13 @@ namespace convnet {
 namespace {
 
 /// The types of numbers, as in the names of classes like torch.FloatStorage.
-constexpr std::array<std::string_view, 12> storage_types = {
+constexpr std::array<std::string_view, 12> kStorageTypes = {
     "Double", "Float", "Half", "BFloat16", "Long",         "Int",
     "Short",  "Char",  "Byte", "Bool",     "ComplexFloat", "ComplexDouble"};
 
 /// The most elements of a storage: more than fit into any file, and few enough that no number of bytes
 /// overflows.
-constexpr std::int64_t max_elements = std::int64_t{1} << 48;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 
 }  // namespace
 
@@ -32,8 +32,8 @@ bool PickleParser::push_storage_class(std::string_view module, std::string_view 
   constexpr std::string_view ending = "Storage";
   if (module != "torch" || !name.ends_with(ending)) return false;
   name.remove_suffix(ending.size());
-  const auto* const type = std::find(storage_types.begin(), storage_types.end(), name);
-  if (type == storage_types.end()) return false;
+  const auto* const type = std::find(kStorageTypes.begin(), kStorageTypes.end(), name);
+  if (type == kStorageTypes.end()) return false;
   push_new(PickleKind::global, static_cast<std::int64_t>(KnownGlobal::storage_class), *type);
   return true;
 }
@@ -57,7 +57,7 @@ void PickleParser::push_persistent() {
   };
   if ((items.size() != 5 && items.size() != 6) || !is_class(node(items[1])) || !is_string(items[2]) ||
       node(items[4]).kind != PickleKind::integer || node(items[4]).number < 0 ||
-      node(items[4]).number > max_elements)
+      node(items[4]).number > kMaxElements)
     fail("a storage should be a class, a key, a device and a number of elements");
   PickleStorage storage = {node(items[1]).string, node(items[2]).string, 0, node(items[4]).number};
   if (items.size() == 6 && node(items[5]).kind != PickleKind::none) {
@@ -116,7 +116,7 @@ Dims PickleParser::dims_of(std::uint32_t tuple, const char* what) {
   if (node(tuple).kind != PickleKind::tuple && node(tuple).kind != PickleKind::list)
     fail(fmt::format("{} of a tensor should be a tuple, not {}", what, describe(tuple)));
   const std::vector<std::uint32_t>& items = c_.items_of(node(tuple));
-  if (items.size() > max_array_dims) fail(fmt::format("a tensor has {} dimensions", items.size()));
+  if (items.size() > kMaxArrayDims) fail(fmt::format("a tensor has {} dimensions", items.size()));
   Dims dims;
   for (const std::uint32_t item : items) {
     if (node(item).kind != PickleKind::integer || node(item).number < 0)

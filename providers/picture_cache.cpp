@@ -205,7 +205,7 @@ void PictureCache::read_entries() {
       entry.modified = static_cast<std::int64_t>(little_endian(record, 24, 8));
       entry.offset = little_endian(record, 32, 8);
       const std::uint64_t height = little_endian(record, 40, 4), width = little_endian(record, 44, 4);
-      constexpr std::uint64_t kMost = max_image_pixels;
+      constexpr std::uint64_t kMost = kMaxImagePixels;
       if (height == 0 || width == 0 || height > kMost || width > kMost || height * width > kMost) continue;
       entry.picture = {static_cast<int>(height), static_cast<int>(width)};
       entry.checksum = static_cast<std::uint32_t>(little_endian(record, 48, 4));

@@ -13,15 +13,15 @@ namespace convnet {
 namespace {
 
 /// Largest ratio of an image's sides; longer images would be scaled to enormous ones.
-constexpr int max_aspect = 100;
+constexpr int kMaxAspect = 100;
 
 /// Ratios of width to height of --random-resized-crop.
-constexpr double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;
+constexpr double kLeastRatio = 3.0 / 4, kMostRatio = 4.0 / 3;
 
 /// The largest window of one of these ratios, in the middle of an image.
 ImageWindow middle_window(int height, int width) {
-  const int high = std::min(height, std::max(1, static_cast<int>(std::lround(width / least_ratio))));
-  const int wide = std::min(width, std::max(1, static_cast<int>(std::lround(height * most_ratio))));
+  const int high = std::min(height, std::max(1, static_cast<int>(std::lround(width / kLeastRatio))));
+  const int wide = std::min(width, std::max(1, static_cast<int>(std::lround(height * kMostRatio))));
   return {(height - high) / 2, (width - wide) / 2, high, wide};
 }
 
@@ -49,14 +49,14 @@ std::int64_t PictureReader::stand_in(int batch, std::int64_t image) const {
 
 DecodedImage PictureReader::decode_whole(const EncodedImage& encoded) const {
   DecodedImage image = decode_image(encoded.bytes, encoded.name, image_size_);
-  check_aspect({image.height, image.width}, encoded.name, max_aspect);
+  check_aspect({image.height, image.width}, encoded.name, kMaxAspect);
   return image;
 }
 
 /// Returns the random window of a training image that will be scaled to what is seen.
 ImageWindow PictureReader::crop_window(ImageSize size, const ImagePlace& place) const {
   const auto window = random_window(crop_key_, place, size.height, size.width,
-                                    {options_.random_resized_crop, 1, least_ratio, most_ratio});
+                                    {options_.random_resized_crop, 1, kLeastRatio, kMostRatio});
   return window ? *window : middle_window(size.height, size.width);
 }
 
@@ -96,7 +96,7 @@ PictureReader::Picture PictureReader::read_picture(int batch, std::int64_t image
   }
   if (!crop) return {decode_whole(encoded), std::move(encoded.labels)};
   const auto choose_checked = [&](ImageSize size) {
-    check_aspect(size, name, max_aspect);
+    check_aspect(size, name, kMaxAspect);
     return choose(size);
   };
   return {decode_window(encoded.bytes, name, choose_checked, side_), std::move(encoded.labels)};

@@ -43,9 +43,9 @@ struct CheckedPng {
 
 /// Checks the lengths and checksums of all chunks.
 CheckedPng checked_png(std::string_view bytes, const std::string& name) {
-  CheckedPng checked{std::string(png_magic)};
+  CheckedPng checked{std::string(kPngMagic)};
   checked.bytes.reserve(bytes.size());
-  bytes.remove_prefix(png_magic.size());
+  bytes.remove_prefix(kPngMagic.size());
   for (std::string_view type; type != "IEND";) {
     if (bytes.size() < kFrame || bytes.size() - kFrame < big_endian(bytes))
       throw InputError(name + ": a PNG that is cut off");

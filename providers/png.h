@@ -8,10 +8,10 @@
 
 namespace convnet {
 
-constexpr std::string_view png_magic{"\x89PNG\r\n\x1a\n", 8};
+constexpr std::string_view kPngMagic{"\x89PNG\r\n\x1a\n", 8};
 
 /// Decodes the window that `choose` returns, or without it the whole image, of a PNG that begins with
-/// png_magic. Rows below the window are not decompressed, unless the PNG is interlaced; what is wrong with
+/// kPngMagic. Rows below the window are not decompressed, unless the PNG is interlaced; what is wrong with
 /// them is not noticed, but lengths and checksums of all chunks are compared. Throws as decode_window() does.
 DecodedImage decode_png(std::string_view bytes, const std::string& name, const ChooseWindow& choose);
 

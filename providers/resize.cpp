@@ -23,7 +23,7 @@ namespace {
 struct Axis {
   int taps = 0;
   std::vector<int> first;
-  /// In units of 1/(1 << weight_bits). The type is narrow so that compilers find fast products.
+  /// In units of 1/(1 << kWeightBits). The type is narrow so that compilers find fast products.
   std::vector<std::int16_t> weights;
 
   /// Weights 0 and 1, 2 and 3 and so on of each new pixel; a missing one is 0.
@@ -32,7 +32,7 @@ struct Axis {
   int begin() const { return first.front(); }
   int end() const { return first.back() + taps; }
 };
-constexpr int weight_bits = 14;
+constexpr int kWeightBits = 14;
 
 /// Makes the taps of the new pixels [begin, end) of `to`, which are made of `from`.
 Axis make_axis(int from, int to, int begin, int end) {
@@ -54,7 +54,7 @@ Axis make_axis(int from, int to, int begin, int end) {
     double exact = 0;
     int given = 0;
     for (int x = first; x < first + axis.taps; ++x) {
-      exact += weight_at(x, centre) / sum * (1 << weight_bits);
+      exact += weight_at(x, centre) / sum * (1 << kWeightBits);
       const int weight = static_cast<int>(std::lround(exact)) - given;
       axis.weights.push_back(static_cast<std::int16_t>(weight));
       given += weight;
@@ -70,7 +70,7 @@ Axis make_axis(int from, int to, int begin, int end) {
 }
 
 /// Bytes beyond the last pixel of a row that sum_pixels() may read.
-constexpr std::size_t row_padding = 8;
+constexpr std::size_t kRowPadding = 8;
 
 #ifdef __SSE2__
 /// Two weights, again and again.
@@ -80,7 +80,7 @@ __m128i weight_pair(std::int16_t first, std::int16_t second) {
 #endif
 
 std::uint8_t rounded(std::int32_t sum) {
-  return static_cast<std::uint8_t>((sum + (1 << (weight_bits - 1))) >> weight_bits);
+  return static_cast<std::uint8_t>((sum + (1 << (kWeightBits - 1))) >> kWeightBits);
 }
 
 /// Writes the weighted sums of `taps` rows, `stride` bytes apart, for `count` numbers of a row.
@@ -89,7 +89,7 @@ void sum_rows(const std::uint8_t* from, std::size_t stride, const std::int16_t* 
   std::size_t i = 0;
 #ifdef __SSE2__
   // Sixteen numbers at a time, and two rows: the instruction adds the products of neighbours.
-  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (weight_bits - 1));
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (kWeightBits - 1));
   const auto load = [](const std::uint8_t* at) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   };
@@ -107,9 +107,9 @@ void sum_rows(const std::uint8_t* from, std::size_t stride, const std::int16_t* 
       d = _mm_add_epi32(d, _mm_madd_epi16(_mm_unpackhi_epi8(high, zero), weight));
     }
     const __m128i first_half =
-                      _mm_packs_epi32(_mm_srai_epi32(a, weight_bits), _mm_srai_epi32(b, weight_bits)),
+                      _mm_packs_epi32(_mm_srai_epi32(a, kWeightBits), _mm_srai_epi32(b, kWeightBits)),
                   second_half =
-                      _mm_packs_epi32(_mm_srai_epi32(c, weight_bits), _mm_srai_epi32(d, weight_bits));
+                      _mm_packs_epi32(_mm_srai_epi32(c, kWeightBits), _mm_srai_epi32(d, kWeightBits));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_packus_epi16(first_half, second_half));
   }
 #endif
@@ -121,11 +121,11 @@ void sum_rows(const std::uint8_t* from, std::size_t stride, const std::int16_t* 
 }
 
 /// Writes a row of new pixels, each a weighted sum of neighbouring ones. The first number of `from` is that
-/// of pixel columns.begin(). Up to row_padding bytes beyond the last pixel may be read.
+/// of pixel columns.begin(). Up to kRowPadding bytes beyond the last pixel may be read.
 void sum_columns(const std::uint8_t* from, const Axis& columns, std::uint8_t* to) {
   const std::size_t count = columns.first.size();
 #ifdef __SSE2__
-  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (weight_bits - 1));
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (kWeightBits - 1));
   const auto load = [](const std::uint8_t* at) {
     return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
   };
@@ -138,7 +138,7 @@ void sum_columns(const std::uint8_t* from, const Axis& columns, std::uint8_t* to
       const __m128i both = _mm_unpacklo_epi8(load(at), load(at + 3));
       sums = _mm_add_epi32(sums, _mm_madd_epi16(_mm_unpacklo_epi8(both, zero), _mm_set1_epi32(*pair)));
     }
-    sums = _mm_srai_epi32(sums, weight_bits);
+    sums = _mm_srai_epi32(sums, kWeightBits);
     const int rgb = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sums, zero), zero));
     // The fourth byte is one of the next pixel, which is written later.
     if (x + 1 < count) {
@@ -180,7 +180,7 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size, const Image
   // The columns that are needed, as a range of a row's bytes.
   const auto begin = static_cast<std::size_t>(columns.begin()) * 3,
              end = static_cast<std::size_t>(columns.end()) * 3;
-  std::vector<std::uint8_t> row(end - begin + row_padding);
+  std::vector<std::uint8_t> row(end - begin + kRowPadding);
   std::uint8_t* to = out.pixels.data();
   for (std::size_t y = 0; y < rows.first.size(); ++y) {
     const std::uint8_t* const from =
@@ -207,9 +207,8 @@ void check_size(std::int64_t width, std::int64_t height, const std::string& name
   if (width < 1 || height < 1)
     throw InputError(
         fmt::format("{}: a damaged image: {} x {} pixels; a side has at least one", name, width, height));
-  if (width > max_image_pixels || height > max_image_pixels || width * height > max_image_pixels)
-    throw InputError(
-        fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
+  if (width > kMaxImagePixels || height > kMaxImagePixels || width * height > kMaxImagePixels)
+    throw InputError(fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, kMaxImagePixels));
 }
 
 int eighths_for(const ImageWindow& window, int wanted_side) {

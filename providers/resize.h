@@ -9,7 +9,7 @@
 namespace convnet {
 
 /// Throws InputError, whose message begins with `name`, if an image has no pixels or too many
-/// (max_image_pixels).
+/// (kMaxImagePixels).
 void check_size(std::int64_t width, std::int64_t height, const std::string& name);
 
 /// Throws InputError, whose message begins with `name`, if one side of an image is more than `most` times

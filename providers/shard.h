@@ -35,6 +35,6 @@ struct Shard {
 /// partner has: "1.left.jpg" and "1.cls". Other images and labels of a sample that has its pair, like
 /// "1.mask.png" beside "1.jpg" and "1.cls", are left out, and so are members of other kinds. Throws
 /// InputError naming the shard and the member if there are several partners, or none.
-Shard read_shard(const InputFile& file, std::int64_t classes = max_classes);
+Shard read_shard(const InputFile& file, std::int64_t classes = kMaxClasses);
 
 }  // namespace convnet

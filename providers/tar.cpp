@@ -15,17 +15,17 @@
 namespace convnet {
 namespace {
 
-constexpr std::uint64_t block = 512;
+constexpr std::uint64_t kBlock = 512;
 /// Limit of a long name and of a pax record's block; real ones have some hundred bytes.
-constexpr std::uint64_t max_extension = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxExtension = std::uint64_t{1} << 20;
 
 /// The place of a field in a header block, in bytes.
 struct Field {
   std::size_t offset, size;
 };
-constexpr Field name_field{0, 100}, size_field{124, 12}, checksum_field{148, 8}, magic_field{257, 6},
-    prefix_field{345, 155};
-constexpr std::size_t type_offset = 156;
+constexpr Field kNameField{0, 100}, kSizeField{124, 12}, kChecksumField{148, 8}, kMagicField{257, 6},
+    kPrefixField{345, 155};
+constexpr std::size_t kTypeOffset = 156;
 
 std::string_view field(std::string_view header, Field f) { return header.substr(f.offset, f.size); }
 
@@ -55,10 +55,10 @@ std::optional<std::uint64_t> number(std::string_view bytes) {
 /// Returns whether a header's checksum is right: the sum of its bytes, with blanks for the sum itself. Old
 /// programs added signed bytes.
 bool checksum_fits(std::string_view header) {
-  const std::optional<std::uint64_t> written = number(field(header, checksum_field));
+  const std::optional<std::uint64_t> written = number(field(header, kChecksumField));
   std::int64_t unsigned_sum = 0, signed_sum = 0;
   for (std::size_t i = 0; i < header.size(); ++i) {
-    const bool in_sum = i - checksum_field.offset < checksum_field.size;
+    const bool in_sum = i - kChecksumField.offset < kChecksumField.size;
     unsigned_sum += in_sum ? ' ' : static_cast<unsigned char>(header[i]);
     signed_sum += in_sum ? ' ' : static_cast<signed char>(header[i]);
   }
@@ -80,15 +80,15 @@ class Reader {
     if (region_.size == 0) fail("is empty");
     bool ended = false;  // the last block seen was one of zeros
     for (; at_ < region_.size;) {
-      if (region_.size - at_ < block) {
+      if (region_.size - at_ < kBlock) {
         if (ended) break;
         refuse_other_format();
         fail("the tar ends within a header");
       }
-      const std::string header = file_.read(region_.offset + at_, block);
+      const std::string header = file_.read(region_.offset + at_, kBlock);
       ended = header.find_first_not_of('\0') == std::string::npos;
       if (ended)
-        at_ += block;
+        at_ += kBlock;
       else
         read_member(header);
     }
@@ -112,12 +112,12 @@ class Reader {
 
   /// The member's data after its header; moves on behind it.
   FileRegion take_data(std::uint64_t size, const std::string& name) {
-    const std::uint64_t left = region_.size - at_ - block;
+    const std::uint64_t left = region_.size - at_ - kBlock;
     if (size > left)
       fail(fmt::format("'{}' has {} bytes, but the tar ends after {}", printable(name), size, left));
-    const FileRegion data{region_.offset + at_ + block, size};
+    const FileRegion data{region_.offset + at_ + kBlock, size};
     // Padded to whole blocks; where the padding is cut, the end is missing too.
-    at_ += block + std::min(left, (size + block - 1) / block * block);
+    at_ += kBlock + std::min(left, (size + kBlock - 1) / kBlock * kBlock);
     return data;
   }
 
@@ -126,15 +126,15 @@ class Reader {
       refuse_other_format();
       fail("is no tar header: its checksum is wrong");
     }
-    const std::optional<std::uint64_t> written = number(field(header, size_field));
-    if (!written) fail(fmt::format("a size of '{}'", printable(field(header, size_field))));
-    std::string name(text(field(header, name_field)));
+    const std::optional<std::uint64_t> written = number(field(header, kSizeField));
+    if (!written) fail(fmt::format("a size of '{}'", printable(field(header, kSizeField))));
+    std::string name(text(field(header, kNameField)));
     // GNU's magic is "ustar " and uses the prefix for other things.
-    if (field(header, magic_field) == std::string_view("ustar\0", 6))
-      if (const std::string_view prefix = text(field(header, prefix_field)); !prefix.empty())
+    if (field(header, kMagicField) == std::string_view("ustar\0", 6))
+      if (const std::string_view prefix = text(field(header, kPrefixField)); !prefix.empty())
         name = std::string(prefix) + "/" + name;
 
-    switch (const char type = header[type_offset]) {
+    switch (const char type = header[kTypeOffset]) {
       case 'x':
       case 'g':
       case 'L':
@@ -156,7 +156,7 @@ class Reader {
       case '6':
         // The size of a directory is only room to reserve; no data follows.
         extension_ = {};
-        at_ += block;
+        at_ += kBlock;
         return;
       case '1':
       case '2':
@@ -169,8 +169,8 @@ class Reader {
   }
 
   void read_extension(char type, std::uint64_t size) {
-    if (size > max_extension)
-      fail(fmt::format("a header of {} bytes about a member; {} are allowed", size, max_extension));
+    if (size > kMaxExtension)
+      fail(fmt::format("a header of {} bytes about a member; {} are allowed", size, kMaxExtension));
     const std::uint64_t start = at_;
     const FileRegion region = take_data(size, "(a header about a member)");
     const std::string data = file_.read(region.offset, region.size);

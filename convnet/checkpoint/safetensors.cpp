@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-constexpr std::uint64_t max_header_bytes = 100'000'000;  // as in the format's own library
-constexpr std::size_t max_dims = 16;
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the format's own library
+constexpr std::size_t kMaxDims = 16;
 constexpr const char* metadata_key = "__metadata__";
 
 // ---- Checksums ----
@@ -167,7 +167,7 @@ class HeaderParser {
         return true;
       case Event::value:
         if (depth == 1) fail(fmt::format("{} is not an object", shown(member_)));
-        if (depth == 3 && ++array_size_ > max_dims) fail_tensor(member_, "has a list of too many numbers");
+        if (depth == 3 && ++array_size_ > kMaxDims) fail_tensor(member_, "has a list of too many numbers");
         return true;
       case Event::object_end:
         if (depth != 1) return true;
@@ -324,9 +324,9 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
     const std::string kind = other_kind(first);
     if (!kind.empty()) throw InputError(name + ": " + kind);
   }
-  if (header_bytes > max_header_bytes)
+  if (header_bytes > kMaxHeaderBytes)
     throw InputError(fmt::format("{}: not a safetensors file: a header of {} bytes; at most {} are allowed",
-                                 name, header_bytes, max_header_bytes));
+                                 name, header_bytes, kMaxHeaderBytes));
   if (header_bytes > rest)
     throw InputError(
         fmt::format("{}: truncated: a header of {} bytes is announced, {} follow", name, header_bytes, rest));
@@ -375,9 +375,9 @@ std::string make_header(const std::string& path, const TensorFile& contents) {
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t size = text.size();
-  if (size > max_header_bytes)
+  if (size > kMaxHeaderBytes)
     throw RunError(fmt::format("{}: cannot be written: the header would have {} bytes, the format allows {}",
-                               path, size, max_header_bytes));
+                               path, size, kMaxHeaderBytes));
   std::string bytes(sizeof size, '\0');
   std::memcpy(bytes.data(), &size, sizeof size);
   return bytes + text;

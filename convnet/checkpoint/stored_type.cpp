@@ -14,7 +14,7 @@ float f32_number(const char* bytes) { return from_bytes<float>(bytes); }
 float f16_number(const char* bytes) { return from_f16(from_bytes<std::uint16_t>(bytes)); }
 float bf16_number(const char* bytes) { return from_bf16(from_bytes<std::uint16_t>(bytes)); }
 
-constexpr std::array<StoredType, 17> stored_types = {{
+constexpr std::array<StoredType, 17> kStoredTypes = {{
     {"F64", 8, f64_number},
     {"F32", 4, f32_number},
     {"F16", 2, f16_number},
@@ -37,9 +37,9 @@ constexpr std::array<StoredType, 17> stored_types = {{
 }  // namespace
 
 const StoredType* find_stored_type(std::string_view name) {
-  const auto* const found = std::find_if(stored_types.begin(), stored_types.end(),
+  const auto* const found = std::find_if(kStoredTypes.begin(), kStoredTypes.end(),
                                          [&](const StoredType& type) { return name == type.name; });
-  return found == stored_types.end() ? nullptr : found;
+  return found == kStoredTypes.end() ? nullptr : found;
 }
 
 }  // namespace convnet

@@ -51,7 +51,7 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) 
     ini.text.clear();
     return ini;
   };
-  if (ini.text.size() > max_ini_bytes) return refuse(0, "is larger than 4 MiB; is this a layer file?");
+  if (ini.text.size() > kMaxIniBytes) return refuse(0, "is larger than 4 MiB; is this a layer file?");
   if (const std::optional<TextMistake> mistake = text_mistake(ini.text, NotUtf8::is_latin1))
     return refuse(mistake->line, mistake->what);
   if (has_only_carriage_returns(ini.text))
@@ -85,7 +85,7 @@ bool refers_to(const IniFile& file, std::string_view key) {
 
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics) {
   try {
-    return parse_ini(path, read_bytes(path, max_ini_bytes), diagnostics);
+    return parse_ini(path, read_bytes(path, kMaxIniBytes), diagnostics);
   } catch (const InputError& wrong) {
     const std::string reason = std::string(wrong.what()).substr(path.size() + 2);  // without "PATH: "
     diagnostics.error({std::make_shared<const std::string>(path), 0}, reason);

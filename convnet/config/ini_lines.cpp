@@ -24,7 +24,7 @@ void configure_inih() {
   std::call_once(once, [] {
     ini_use_stack = false;
     ini_allow_realloc = true;
-    ini_max_line = static_cast<int>(2 * max_ini_bytes);
+    ini_max_line = static_cast<int>(2 * kMaxIniBytes);
     ini_allow_multiline = true;
     ini_allow_inline_comments = false;  // it knows only ';'; comments are gone before it sees a line
     ini_allow_no_value = false;

@@ -15,7 +15,7 @@
 namespace convnet {
 
 /// The most bytes that an INI file may have.
-inline constexpr std::size_t max_ini_bytes = std::size_t{4} << 20;
+inline constexpr std::size_t kMaxIniBytes = std::size_t{4} << 20;
 
 /// Lines of a file, counted from 1, from the first to the last.
 struct LineRange {
@@ -54,7 +54,7 @@ struct RawFile {
   std::vector<RawTemplate> templates;
 };
 
-/// Reads `text`, which has at most max_ini_bytes and no NUL. Reports mistakes of single lines.
+/// Reads `text`, which has at most kMaxIniBytes and no NUL. Reports mistakes of single lines.
 RawFile read_lines(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics);
 
 /// Returns the name of the template that a section's header begins, with its parameters; nullopt if the

@@ -13,12 +13,12 @@ namespace {
 
 /// Limits how much inheritance from [DEFAULT], %(key)s and templates may add to a file, because a few lines
 /// could expand to any amount of text.
-constexpr std::size_t max_expanded_bytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxExpandedBytes = std::size_t{16} << 20;
 /// Bytes that each inherited value, each reference and each section of a template count in addition to their
 /// text.
-constexpr std::size_t expansion_overhead = 128;
+constexpr std::size_t kExpansionOverhead = 128;
 /// The maximal depth of references, as in Python's ConfigParser.
-constexpr std::size_t max_nesting = 10;
+constexpr std::size_t kMaxNesting = 10;
 
 /// Returns the place of the ')' that ends a reference whose text behind "%(" is `text`: the one that closes
 /// its bracket, else the first. npos if there is none, or no 's' follows.
@@ -44,11 +44,11 @@ std::string with_escapes(std::string_view text) {
 }  // namespace
 
 std::string References::charge(std::size_t bytes) {
-  spent_ += bytes + expansion_overhead;
+  spent_ += bytes + kExpansionOverhead;
   return good() ? "" : "is too much: [DEFAULT], %(key)s and templates make more than 16 MiB of this file";
 }
 
-bool References::good() const { return spent_ <= max_expanded_bytes; }
+bool References::good() const { return spent_ <= kMaxExpandedBytes; }
 
 std::string References::replace_all(const RawSection& section, const std::string& key, std::string_view text,
                                     std::string& out) {
@@ -128,8 +128,8 @@ std::string References::refer_to_key(Replacement& r, const std::string& key, con
   }
   if (std::find(r.chain.begin(), r.chain.end(), key) != r.chain.end())
     return "refers to itself through " + excerpt("%(" + key + ")s");
-  if (r.chain.size() > max_nesting)
-    return "has references nested more than " + std::to_string(max_nesting) + " deep";
+  if (r.chain.size() > kMaxNesting)
+    return "has references nested more than " + std::to_string(kMaxNesting) + " deep";
   r.chain.push_back(key);
   std::string wrong = substitute(r, value.text, out);
   r.chain.pop_back();

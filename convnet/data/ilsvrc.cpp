@@ -18,7 +18,7 @@ namespace convnet {
 namespace {
 
 /// The real devkit has 10 MB.
-constexpr std::size_t max_devkit_bytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxDevkitBytes = std::size_t{256} << 20;
 
 constexpr const char* meta_file = "data/meta.mat";
 constexpr const char* truth_name = "data/ILSVRC2012_validation_ground_truth.txt";
@@ -29,7 +29,7 @@ std::string file_name(const std::string& path) { return std::filesystem::path(pa
 std::string gunzip(const std::string& path) {
   const auto fail = [&](const std::string& what) { throw InputError(fmt::format("{}: {}", path, what)); };
   const InputFile file(path);
-  if (file.size() > max_devkit_bytes) fail(fmt::format("is larger than {} MiB", max_devkit_bytes >> 20));
+  if (file.size() > kMaxDevkitBytes) fail(fmt::format("is larger than {} MiB", kMaxDevkitBytes >> 20));
   const std::string packed = file.read(0, file.size());
   z_stream stream = {};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) throw std::bad_alloc();
@@ -40,8 +40,8 @@ std::string gunzip(const std::string& path) {
   std::string out;
   std::string_view left = packed;
   for (int state = Z_OK; state != Z_STREAM_END;) {
-    if (out.size() >= max_devkit_bytes)
-      fail(fmt::format("is larger than {} MiB when decompressed", max_devkit_bytes >> 20));
+    if (out.size() >= kMaxDevkitBytes)
+      fail(fmt::format("is larger than {} MiB when decompressed", kMaxDevkitBytes >> 20));
     const std::size_t done = out.size(), step = std::size_t{1} << 20;
     const std::string_view piece = left.substr(0, std::size_t{1} << 20);
     out.resize(done + step);

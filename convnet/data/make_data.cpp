@@ -37,10 +37,10 @@ std::vector<int> labels_of(const LabelledImages& images, const LabelledImage& im
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t part_images = 1024;
-constexpr int validation_step = 1000;  // validation begins at a multiple of it
-constexpr int jpeg_quality = 95;
-constexpr int max_jpeg_side = 65500;
+constexpr std::size_t kPartImages = 1024;
+constexpr int kValidationStep = 1000;  // validation begins at a multiple of it
+constexpr int kJpegQuality = 95;
+constexpr int kMaxJpegSide = 65500;
 constexpr const char* meta_name = "batches.meta";
 constexpr const char* state_name = "make-data.state";
 
@@ -205,7 +205,7 @@ FileDivision::FileDivision(const LabelledImages& images, const MakeDataOptions& 
   const std::span<const LabelledImage* const> all(order);
   const auto batch_size = static_cast<std::size_t>(options.batch_size);
   training_batches = cut(all.first(images.training.size()), batch_size, 0, true);
-  first_validation_batch = (training_batches + validation_step - 1) / validation_step * validation_step;
+  first_validation_batch = (training_batches + kValidationStep - 1) / kValidationStep * kValidationStep;
   validation_batches = cut(all.subspan(images.training.size()), batch_size, first_validation_batch, false);
 }
 
@@ -214,9 +214,9 @@ int FileDivision::cut(std::span<const LabelledImage* const> images, std::size_t 
   int batches = 0;
   for (std::size_t begin = 0; begin < images.size(); begin += batch_size, ++batches) {
     const auto batch = images.subspan(begin, std::min(batch_size, images.size() - begin));
-    for (std::size_t at = 0; at < batch.size(); at += part_images) {
-      const std::size_t count = std::min(part_images, batch.size() - at);
-      parts.push_back({first_batch + batches, static_cast<int>(at / part_images), training,
+    for (std::size_t at = 0; at < batch.size(); at += kPartImages) {
+      const std::size_t count = std::min(kPartImages, batch.size() - at);
+      parts.push_back({first_batch + batches, static_cast<int>(at / kPartImages), training,
                        at + count == batch.size(), batch.subspan(at, count)});
     }
   }
@@ -232,7 +232,7 @@ DecodedImage scaled_image(const std::string& bytes, const LabelledImage& image,
   if (options.crop_to_square)
     window = {(scaled.height - options.size) / 2, (scaled.width - options.size) / 2, options.size,
               options.size};
-  if (std::max(window.height, window.width) > max_jpeg_side)
+  if (std::max(window.height, window.width) > kMaxJpegSide)
     throw InputError(fmt::format("{}: is too narrow: with a shorter side of {} it would have {}x{} pixels",
                                  image.name, options.size, window.width, window.height));
   return resize_image(decoded, scaled, window);
@@ -323,7 +323,7 @@ void Maker::make_part(const Part& part, State& state) {
     std::optional<DecodedImage> square;
     try {
       const DecodedImage scaled = scaled_image(bytes, image, options_);
-      jpegs[i] = encode_jpeg(scaled, jpeg_quality);
+      jpegs[i] = encode_jpeg(scaled, kJpegQuality);
       if (part.training) square = centre_square(scaled, options_.size);
     } catch (const InputError& e) {
       if (!options_.skip_bad_images)

@@ -29,11 +29,11 @@
 namespace convnet {
 namespace {
 
-constexpr std::size_t max_synsets = 100'000;
-constexpr std::size_t max_letters = 4096;
-constexpr std::size_t max_answer_bytes = std::size_t{64} << 20;
-constexpr rlim_t max_child_bytes = rlim_t{1} << 30;
-constexpr rlim_t max_child_seconds = 5;
+constexpr std::size_t kMaxSynsets = 100'000;
+constexpr std::size_t kMaxLetters = 4096;
+constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20;
+constexpr rlim_t kMaxChildBytes = rlim_t{1} << 30;
+constexpr rlim_t kMaxChildSeconds = 5;
 
 [[noreturn]] void system_failed(const char* what) {
   throw RunError(fmt::format("{} failed: {}", what, std::generic_category().message(errno)));
@@ -104,15 +104,15 @@ int id_of(const matvar_t& field, std::size_t index) {
     if (field.class_type == MAT_C_INT32 && field.data_type == MAT_T_INT32)
       value = *static_cast<const std::int32_t*>(field.data);
   }
-  if (!(value >= 1 && value <= static_cast<double>(max_synsets)) || value != std::floor(value))
+  if (!(value >= 1 && value <= static_cast<double>(kMaxSynsets)) || value != std::floor(value))
     throw Wrong(
-        fmt::format("synset {}: ILSVRC2012_ID is not a whole number from 1 to {}", index + 1, max_synsets));
+        fmt::format("synset {}: ILSVRC2012_ID is not a whole number from 1 to {}", index + 1, kMaxSynsets));
   return static_cast<int>(value);
 }
 
 std::string text_of(const matvar_t& field, const char* name, std::size_t index) {
   const std::size_t letters = values_of(field);
-  if (field.class_type == MAT_C_CHAR && letters <= max_letters) {
+  if (field.class_type == MAT_C_CHAR && letters <= kMaxLetters) {
     if ((field.data_type == MAT_T_UINT8 || field.data_type == MAT_T_UTF8 || field.data_type == MAT_T_INT8) &&
         field.nbytes >= letters)
       return {static_cast<const char*>(field.data), letters};
@@ -126,7 +126,7 @@ std::string text_of(const matvar_t& field, const char* name, std::size_t index) 
       return text;
     }
   }
-  throw Wrong(fmt::format("synset {}: {} is no text of at most {} letters", index + 1, name, max_letters));
+  throw Wrong(fmt::format("synset {}: {} is no text of at most {} letters", index + 1, name, kMaxLetters));
 }
 
 /// A pickle: a list of (id, wnid, words), or the text of what is wrong.
@@ -139,8 +139,8 @@ std::string answer_of(const std::string& path) {
         synsets->dims == nullptr)
       throw Wrong("has no struct array 'synsets'");
     const std::size_t count = values_of(*synsets);
-    if (count == 0 || count > max_synsets)
-      throw Wrong(fmt::format("has {} synsets; 1 to {} are read", count, max_synsets));
+    if (count == 0 || count > kMaxSynsets)
+      throw Wrong(fmt::format("has {} synsets; 1 to {} are read", count, kMaxSynsets));
     std::vector<std::string> entries;
     for (std::size_t i = 0; i < count; ++i)
       entries.push_back(
@@ -164,8 +164,8 @@ void prepare_to_crash() {
   // The limit includes memory that is mapped already, which is much in a build with sanitizers.
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
-  limit(RLIMIT_AS, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + max_child_bytes);
-  limit(RLIMIT_CPU, max_child_seconds);
+  limit(RLIMIT_AS, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kMaxChildBytes);
+  limit(RLIMIT_CPU, kMaxChildSeconds);
   limit(RLIMIT_CORE, 0);
 }
 
@@ -193,7 +193,7 @@ std::optional<std::string> ask_child(const std::string& path) {
   for (;;) {
     const ssize_t got = ::read(reading.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0 || answer.size() > max_answer_bytes) break;
+    if (got <= 0 || answer.size() > kMaxAnswerBytes) break;
     answer.append(buffer.data(), static_cast<std::size_t>(got));
   }
   reading.close();  // a child that writes too much ends

@@ -16,8 +16,8 @@
 namespace convnet {
 namespace {
 
-constexpr double kShare = 0.8;          ///< share of the memory that plans may need
-constexpr int kMost = 1 << 24;          ///< largest --mini
+constexpr double kMemoryShare = 0.8;        ///< share of the memory that plans may need
+constexpr int kLargestMinibatch = 1 << 24;  ///< largest --mini
 constexpr std::int64_t kFewSteps = 50;  ///< minibatches of an epoch below which a smaller --mini is advised
 constexpr std::int64_t kWaiting = 3;  ///< minibatches of images in the host's memory: two steps, and one read
 
@@ -85,10 +85,11 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
                      StepOptions step, const MachineMemory& memory, const LargestBatches& largest,
                      std::string& note, Processes* processes) {
   const int replicas = graph.cut().replicas;
-  const auto allowed = static_cast<std::int64_t>(kShare * static_cast<double>(memory.bytes));
+  const auto allowed = static_cast<std::int64_t>(kMemoryShare * static_cast<double>(memory.bytes));
   int least = 1;  // each microbatch has an image
   while (least < step.microbatches) least *= 2;
-  const std::int64_t most = std::min<std::int64_t>(kMost, largest.train > 0 ? largest.train : kMost);
+  const std::int64_t most =
+      std::min<std::int64_t>(kLargestMinibatch, largest.train > 0 ? largest.train : kLargestMinibatch);
   Question question{graph, provider, devices, step, memory, largest, nullptr};
   std::int64_t first = 0, needs = 0;
   int found = 0;  // images for each replica; 0: none fits
@@ -121,7 +122,7 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
                                : fmt::format("the largest power of two for each of {} replicas", replicas);
   const std::string limit =
       by_data ? fmt::format("that the largest batch of training has, {} images", most)
-              : fmt::format("whose plans need at most {:.0f} % of the free memory", 100 * kShare);
+              : fmt::format("whose plans need at most {:.0f} % of the free memory", 100 * kMemoryShare);
   note =
       fmt::format("--mini auto: {}, {} {} (needs {} of {} MiB{})", found * replicas, rule, limit,
                   mebibytes(needs), mebibytes(memory.bytes), memory.shared ? "" : " of the fullest device");

@@ -137,7 +137,7 @@ std::int64_t side_of_net(const OptionTexts& texts) {
       find_net_file(folder == texts.end() ? "" : folder->second, name->second, CfgFile::definition);
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) return 0;
-  const std::optional<NetHeader> header = read_net_header(as_utf8(read_bytes(file, max_ini_bytes)));
+  const std::optional<NetHeader> header = read_net_header(as_utf8(read_bytes(file, kMaxIniBytes)));
   return header && header->image[1] == header->image[2] ? header->image[1] : 0;
 }
 

@@ -25,7 +25,7 @@ IniFile read_net_file(const NetFileOptions& options, const std::string& name, Cf
   const SourceLocation place{std::make_shared<const std::string>(path), 0};
   std::string text;
   try {
-    text = read_bytes(path, max_ini_bytes);
+    text = read_bytes(path, kMaxIniBytes);
   } catch (const InputError& wrong) {
     const std::string reason = std::string(wrong.what()).substr(path.size() + 2);  // without "PATH: "
     std::error_code ignored;

@@ -63,7 +63,7 @@ std::optional<NetHeader> read_net_header(std::string_view text) {
 
 std::optional<ReadyNet> ready_net(const std::string& folder, const std::string& file) {
   const std::string path = (fs::path(folder) / file).string();
-  const std::string text = as_utf8(read_bytes(path, max_ini_bytes));
+  const std::string text = as_utf8(read_bytes(path, kMaxIniBytes));
   const std::optional<NetHeader> header = read_net_header(text);
   if (!header) return std::nullopt;
   ReadyNet net{short_net_name(file), file, *header};

@@ -18,14 +18,16 @@ struct Phase {
   std::int64_t first, count, origin, taps, tap, tap_step;
 };
 
+// Where registers are too narrow for these kernels, nothing calls these two.
 /// Returns the only phase of a forward pass.
-std::vector<Phase> forward_phases(std::int64_t filter, std::int64_t pad, std::int64_t outputs) {
+[[maybe_unused]] std::vector<Phase> forward_phases(std::int64_t filter, std::int64_t pad,
+                                                   std::int64_t outputs) {
   return {{0, outputs, -pad, filter, 0, 1}};
 }
 /// Returns the phases of a gradient: pixels `first`, `first` + stride, ... see the same taps, in the opposite
 /// order.
-std::vector<Phase> backward_phases(std::int64_t filter, std::int64_t stride, std::int64_t pad,
-                                   std::int64_t pixels) {
+[[maybe_unused]] std::vector<Phase> backward_phases(std::int64_t filter, std::int64_t stride,
+                                                    std::int64_t pad, std::int64_t pixels) {
   std::vector<Phase> phases;
   for (std::int64_t first = 0; first < std::min(stride, pixels); ++first) {
     const std::int64_t nearest = (first + pad) % stride, taps = (filter - nearest + stride - 1) / stride;

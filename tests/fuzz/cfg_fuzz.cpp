@@ -27,7 +27,7 @@ std::vector<Key> keys_of(const IniSection& section) {
 
 void check_flat_form(const IniFile& file) {
   const std::string text = flat_text(file);
-  if (text.size() > max_ini_bytes) return;
+  if (text.size() > kMaxIniBytes) return;
   Diagnostics diagnostics;
   const IniFile flat = parse_ini(file.path, text, diagnostics);
   if (diagnostics.has_errors() || flat.sections.size() != file.sections.size()) std::abort();

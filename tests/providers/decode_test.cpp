@@ -311,7 +311,7 @@ TEST_CASE("a JPEG has as many scans as images need, and no more", "[decode]") {
   CHECK(most_scans(1) == 100);
   CHECK(most_scans(12'000'000) == 100);
   CHECK(most_scans(50'000'000) == 30);
-  CHECK(most_scans(max_image_pixels) == 15);
+  CHECK(most_scans(kMaxImagePixels) == 15);
 }
 
 TEST_CASE("a JPEG that repeats a scan is damaged", "[decode]") {
@@ -344,7 +344,7 @@ std::string png_of(char width, char height, char bits, char color, char interlac
             rows.size(), 9);
   packed.resize(size);
   const std::string header = "\0\0\0"s + width + "\0\0\0"s + height + bits + color + "\0\0"s + interlaced;
-  return std::string(png_magic) + png_chunk("IHDR", header) + before +
+  return std::string(kPngMagic) + png_chunk("IHDR", header) + before +
          png_chunk("IDAT", packed.substr(0, size / 2)) + png_chunk("IDAT", packed.substr(size / 2)) +
          png_chunk("IEND", "");
 }
