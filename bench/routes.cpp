@@ -228,7 +228,7 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
       set.push_back(
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
-  constexpr double kWorthwhile = 0.99;           // what dividing a group must make of the busiest link
+  constexpr double kWorthwhile = 0.99;           // of the seconds so far: what a further change must reach
   std::vector<std::pair<double, Route>> routes;  // and how long their busiest links carry bytes
   const auto route_of = [&](const Machine& known) {
     Route route = move.route(exchange_of(known), buffers, bytes);
@@ -237,16 +237,19 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
   };
   for (Machine known : with_fewer_levels(machine)) {
     routes.push_back(route_of(known));
+    double busy = routes.back().first;
+    const double undivided = busy;
     // A group of slow devices that makes its own sum hands bytes on, for which its devices may have no time.
     while (!known.model.switches.empty()) {
-      std::pair<double, int> best = {kWorthwhile * routes.back().first, -1};
+      std::pair<double, int> best = {kWorthwhile * busy, -1};
       const int groups = known.model.switches[0].group(DeviceId(machine.devices - 1)) + 1;
       for (int group = 0; group < groups; ++group)
         best = std::min(best, {route_of(without_group(known, group)).first, group});
       if (best.second < 0) break;
       known = without_group(std::move(known), best.second);
-      routes.push_back(route_of(known));
+      busy = best.first;
     }
+    if (busy < undivided) routes.push_back(route_of(known));
   }
   std::stable_sort(routes.begin(), routes.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -262,8 +265,9 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
         chunks = more ? 2 * chunks : chunks / 2;
         if (chunks == 0 || (more && route.size() == 1)) break;
         const double seconds = simulated(machine, plan, route, chunks, target);
-        if (seconds >= shortest) break;
-        shortest = seconds;
+        const bool faster = seconds < kWorthwhile * shortest;
+        shortest = std::min(shortest, seconds);
+        if (!faster) break;
       }
       if (shortest < before) break;
     }
