@@ -5,6 +5,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/generated_text.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/cli/command_line.h"
@@ -82,9 +83,6 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
   return table;
 }
 
-/// The first bytes of the files that an import writes, so that it replaces no others.
-constexpr const char* kBegins = "# Imported from ";
-
 Dims parse_dims(const std::string& text) {
   Dims dims;
   std::size_t begin = 0;
@@ -106,33 +104,6 @@ void check_folder(const std::string& folder) {
     throw InputError(fmt::format("--checkpoint {}: has checkpoints of a run, like {}; name another folder",
                                  folder, *newest));
   check_folder_writable(folder, "the checkpoint is to be written to");
-}
-
-/// Throws InputError if the file exists with another text than that of this import and of the last one, whose
-/// checkpoint has it: then the user has edited it.
-void check_unedited(const char* option, const std::string& file, const std::string& text,
-                    const std::string& last_text) {
-  std::error_code none;
-  if (!fs::is_regular_file(file, none) || fs::file_size(file, none) == 0) return;
-  const std::string there = read_whole_file(file);
-  if (there == text || (!last_text.empty() && there == last_text)) return;
-  throw InputError(
-      fmt::format("{} {}: has been edited since it was imported, or another import made it; remove it, or "
-                  "keep it and name another file with {}",
-                  option, file, option));
-}
-
-/// Throws InputError if an import would replace a net or parameters that the user has edited.
-void check_unedited(const ImportCommandOptions& asked, const NetText& text) {
-  Checkpoint last;
-  if (newest_checkpoint(asked.checkpoint)) {
-    try {
-      last = read_checkpoint(asked.checkpoint);
-    } catch (const InputError&) {  // a damaged one is replaced, and says nothing about the files
-    }
-  }
-  check_unedited("--layer-def", asked.definition, text.definition, last.definition_text);
-  check_unedited("--layer-params", asked.parameters, text.parameters, last.parameters_text);
 }
 
 const char* text_of(PixelForm form) {
@@ -234,13 +205,14 @@ void import_command(const std::vector<std::string>& args) {
   ImportedModel model;
   {
     const SourceModel source = read_model(named[0], asked.weights);
-    check_outputs({{"--layer-def", asked.definition, "the net is to be written to", kBegins},
-                   {"--layer-params", asked.parameters, "the parameters are to be written to", kBegins}},
-                  {named[0]});
+    check_outputs(
+        {{"--layer-def", asked.definition, "the net is to be written to", "", is_unedited},
+         {"--layer-params", asked.parameters, "the parameters are to be written to", "", is_unedited}},
+        {named[0]});
     check_folder(asked.checkpoint);
     model = import_model(source, how);
   }
-  check_unedited(asked, model.text);
+  for (std::string* text : {&model.text.definition, &model.text.parameters}) *text = generated_text(*text);
   Checkpoint checkpoint = checkpoint_of(model, asked.definition, asked.parameters);
   for (const auto& [file, text] : {std::pair{asked.definition, model.text.definition},
                                    std::pair{asked.parameters, model.text.parameters}})

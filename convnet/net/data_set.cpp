@@ -17,6 +17,7 @@
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/pickle.h"
+#include "providers/registry.h"
 
 namespace convnet {
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "providers/image.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/image_sets.h"
 

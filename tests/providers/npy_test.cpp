@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/npy_array.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
