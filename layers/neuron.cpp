@@ -115,6 +115,7 @@ std::shared_ptr<const Layer> create_neuron(const LayerType& type, const LayerSou
   NeuronParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const IniValue* text = source.definition->find("neuron");
+  if (text != nullptr && text->is_wrong) return nullptr;
   if (text == nullptr || text->text.empty()) {
     source.error("neuron", "'neuron' is missing; it is one of " + known_neurons());
     return nullptr;

@@ -127,7 +127,9 @@ class Assigner {
   }
 
   void assign(const ParamSpec& spec, const IniValue& value, std::size_t inputs, void* params) {
-    if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
+    if (value.is_wrong) {
+      good_ = false;
+    } else if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
       error(value.where, value.written + " " + wrong + padding_hint(spec, value.text));
   }
 
@@ -144,10 +146,14 @@ class Assigner {
 
   void error(const SourceLocation& where, const std::string& message) {
     diagnostics_.error(where, prefix_ + message);
+    good_ = false;
   }
   void warning(const SourceLocation& where, const std::string& message) {
     diagnostics_.warning(where, prefix_ + message);
   }
+
+  /// Returns whether all keys and values so far are right.
+  bool good() const { return good_; }
 
  private:
   void report_unknown(const IniValue& value, const IniSection& section) {
@@ -201,6 +207,7 @@ class Assigner {
   bool strict_;
   Diagnostics& diagnostics_;
   std::vector<std::string> suggested_;  ///< keys suggested for unknown ones
+  bool good_ = true;
 };
 
 }  // namespace
@@ -323,7 +330,7 @@ ParamSpec param_hint(std::string key, ParamInfo info) {
   return spec;
 }
 
-void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
+bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics) {
   KnownKeys known;
@@ -347,6 +354,7 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
       assigner.report_missing(spec, parameters->where);
     }
   }
+  return assigner.good();
 }
 
 std::vector<std::string> missing_keys(const std::vector<ParamSpec>& specs, const IniSection* parameters) {

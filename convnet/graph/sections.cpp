@@ -332,6 +332,7 @@ class SectionReader {
                         : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
+    if (value->is_wrong) return nullptr;
     const LayerType* type = find_layer_type(value->text);
     if (type != nullptr) return type;
     std::vector<std::string> templates;
@@ -353,6 +354,7 @@ class SectionReader {
       }
       return true;
     }
+    if (value != nullptr && value->is_wrong) return false;
     const std::vector<std::string> names =
         value == nullptr ? std::vector<std::string>{} : split_list(value->text);
     if (names.empty()) {
@@ -427,8 +429,9 @@ class SectionReader {
   /// Makes layers of their own of dropout= and neuron=, between this one and its users.
   void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, NodeId id) {
     const IniValue* neuron = section.find("neuron");
-    if (neuron != nullptr && neuron->text.empty()) neuron = nullptr;
+    if (neuron != nullptr && (neuron->text.empty() || neuron->is_wrong)) neuron = nullptr;
     const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
+    if (dropout != nullptr && dropout->is_wrong) dropout = nullptr;
     const Layer& layer = *graph_.nodes[id].layer;
     const bool no_features = type.role == LayerRole::cost || layer.label_classes() > 0;
     if (no_features || type.role == LayerRole::data) {

@@ -290,6 +290,31 @@ TEST_CASE("a mistake in the definition file is named with its place") {
   }
 }
 
+TEST_CASE("a reference that fails is the only mistake of its value, whatever reads it") {
+  const std::string plain = replaced(kDefinition, "stride=2", "stride=2\ngpu=0");
+  const std::string repeated = replaced(kDefinition, "[pool1]", "[pool1]\nrepeat=1");
+  for (const std::string& definition : {plain, repeated}) {
+    for (const std::string key :
+         {"type=pool", "inputs=pool1", "filters=2", "neuron=relu", "dropout=0.25", "gpu=0", "pool=max",
+          "sizeX=2", "repeat=1"}) {
+      if (definition.find(key) == std::string::npos) continue;
+      const Workshop shop;
+      const std::string name = key.substr(0, key.find('='));
+      shop.write(replaced(definition, key, name + "=%(lost)s"), kParameters);
+      INFO(key << " in\n" << definition);
+      const Outcome refused = check_refused(planning(shop), "'" + name + "' refers to '%(lost)s', but ");
+      CHECK(count(refused.err, "\n") == 1);
+    }
+  }
+  const Workshop shop;
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=%(rate)s"));
+  CHECK(count(check_refused(planning(shop), "'epsW' refers to '%(rate)s', but ").err, "\n") == 1);
+  shop.write(replaced(kDefinition, "type=softmax", "type=neuron\nneuron=%(lost)s"), kParameters);
+  CHECK(count(check_refused(planning(shop), "'neuron' refers to '%(lost)s', but ").err, "\n") == 1);
+  shop.write("[DEFAULT]\ninitW=%(spread)s\n" + kDefinition, kParameters);
+  CHECK(count(check_refused(planning(shop), "'initW' refers to '%(spread)s', but ").err, "\n") == 1);
+}
+
 TEST_CASE("layers whose matrices would have one name in checkpoints are refused with both places") {
   // Both have the tensor a.weights.biases: the weights of one for its input, the biases of the other.
   const Workshop shop;
