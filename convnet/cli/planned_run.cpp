@@ -88,8 +88,9 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
       if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {
-    const std::string note = choose_small_minibatch(run.options.step, run.texts,
-                                                    image_count(*run.provider, run.options.data.train_range));
+    const LargestBatches largest = largest_batches(*run.provider, run.options.data);
+    const std::string note =
+        choose_small_minibatch(run.options.step, run.texts, largest.epoch, largest.train);
     if (!note.empty()) fmt::print(stderr, "{}\n", note);
   }
   return knows_batches;

@@ -393,7 +393,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (run.options.trains()) run.class_counts = run.provider->class_counts(run.options.data.train_range);
   add_note(run.notes, classes_text(*run.provider, run.class_counts));
   if (run.by_name && !run.checkpoint)
-    add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images));
+    add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images,
+                                               largest_batch(*run.provider, run.options.data.train_range)));
   make_graph(run, processes, diagnostics);
   if (run.options.trains()) choose_tests(run);
   run.saved_options = saved_of(run.texts);

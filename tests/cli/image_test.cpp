@@ -97,6 +97,37 @@ void check_equal(const TensorFile& a, const TensorFile& b) {
   CHECK(state(a).at("position") == state(b).at("position"));
 }
 
+TEST_CASE("one photo is enough to train on if it is named for tests, too; minibatches have one image then") {
+  const Photographs photos;
+  const std::string from = photos.folder / "folders/val", one = photos.folder / "one";
+  const std::string name = files_in(from).front(), photo = files_in(from + "/" + name).front();
+  std::filesystem::create_directories(one + "/" + name);
+  std::filesystem::copy_file(from + "/" + name + "/" + photo, one + "/" + name + "/" + photo);
+  const Args line = {"train", one,        "--layer-def", "small",       "--inner-size",
+                     "16",    "--epochs", "1",           "--save-file", photos.folder / "run"};
+  const Args ranges = {"--train-range", "1", "--test-range", "1"};
+  check_refused(line, one +
+                          ": there is one image, and none is left to test with. With --train-range 1 "
+                          "--test-range 1 a run would be tested on the image that it trains on\n");
+  const Outcome chosen = run_well(line + ranges);
+  INFO(chosen.out);
+  CHECK_THAT(chosen.out, Catch::Contains("Not given, and chosen for 1 image: --mini 1\n") &&
+                             Catch::Contains("; minibatches of 1 image;"));
+  CHECK_THAT(chosen.err, !Catch::Contains("--mini"));
+  // A number that is given is lowered, with a warning, in training, tests and plans.
+  const Outcome given =
+      run_well(line + ranges + Args{"--mini", "16", "--save-file", photos.folder / "given"});
+  const std::string warning =
+      "warning: --mini 16 is more than the largest batch has, 1 image: minibatches have at most 1 image\n";
+  CHECK_THAT(given.err, Catch::Contains(warning));
+  check_equal_tensors(read_safetensors(photos.folder / "given/1.1.safetensors"),
+                      read_safetensors(photos.folder / "run/1.1.safetensors"));
+  CHECK(run_program({"--load-file", photos.folder / "given", "--test-only", "1"}).code == 0);
+  CHECK_THAT(
+      run_well(Args{"plan"} + Args(line.begin() + 1, line.end() - 4) + ranges + Args{"--mini", "16"}).err,
+      Catch::Contains(warning));
+}
+
 TEST_CASE("a new run finds out how its folder is read, and the side of its net's images") {
   const Photographs photos;
   write_file(photos.folder / "net.cfg", "# net: for colours.\n# input: 3x16x16, 4 classes\n" + kColorNet);

@@ -229,7 +229,8 @@ TEST_CASE("a tenth of folders without a test set can be held out by names", "[im
   CHECK(make_provider("image", folder / "two", 0, options)->images_in(2) == 1);
   write_folders(folder / "one", {items[0]});
   CHECK_THAT(message_of<InputError>([&] { make_provider("image", folder / "one", 0, options); }),
-             Catch::EndsWith("there is one image, and none is left to test with"));
+             Catch::EndsWith("there is one image, and none is left to test with. With --train-range 1 "
+                             "--test-range 1 a run would be tested on the image that it trains on"));
 }
 
 TEST_CASE("1,024 images of folders make a batch", "[image]") {
