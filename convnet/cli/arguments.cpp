@@ -51,6 +51,11 @@ std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
   return added;
 }
 
+bool is_data_set(const std::string& word, const std::vector<std::string>& known) {
+  const bool takes = std::find(known.begin(), known.end(), "--data-path") != known.end();
+  return takes && (is_folder(word) || is_tar(word)) && !holds_checkpoints(word);
+}
+
 std::string argument_hint(const std::string& word, const std::vector<std::string>& known) {
   const std::string path = shell_word(word);
   const auto takes = [&](const char* option) {

@@ -146,6 +146,12 @@ TEST_CASE("a data set may be named without an option") {
   check_refused(Args{"train", shop.data_path(), "--data-path", "other"} + train + Args{shop / "d"},
                 "unexpected argument '" + shop.data_path() + "'; a data set is given with --data-path " +
                     shop.data_path());
+  // Beside a misspelt option or a second word, the first data set is where it belongs.
+  for (const Args& more : std::vector<Args>{{"-e"}, {"-e", "3"}, {"--epoch-s"}})
+    CHECK(run_program(Args{"train", shop.data_path()} + more)
+              .err.starts_with("unknown option '" + more[0] + "'"));
+  CHECK(run_program({"train", shop.data_path(), "lost"})
+            .err.starts_with("unexpected argument 'lost'; there is no such file or folder"));
   check_refused({shop.data_path()},
                 "unknown command '" + shop.data_path() + "'; to train on a data set, type: convnet train ");
   // Other words are called what they look like.
@@ -795,7 +801,11 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   check_refused({"--load-file", shop / "none"},
                 (shop / "none") + ": there is no such checkpoint file or folder");
   check_refused({"--load-file", empty},
-                empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)");
+                empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)\n");
+  // The folder of --save-path holds those of runs.
+  run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", empty + "/ConvNet__1"});
+  std::filesystem::create_directory(empty + "/zzz");
+  check_refused({"--load-file", empty}, "safetensors); the run in it is " + empty + "/ConvNet__1\n");
   check_refused({"--load-file", shop.definition_path()}, shop.definition_path() + ": ");
   TensorFile foreign;
   foreign.tensors["model.layers.0.weight"] = {{2, 2}, {1, 2, 3, 4}};
