@@ -52,7 +52,7 @@ bool open_planned_data(RequestedRun& run) {
     run.provider = open_provider(data, run.options.step.seed);
     return false;
   }
-  choose_ranges(data, run.texts);
+  choose_ranges(run);
   // One range is enough for a plan.
   if (!run.texts.contains("test-range") && names_ranges(run.texts)) data.test_range = data.train_range;
   if (!run.texts.contains("train-range") && names_ranges(run.texts)) data.train_range = data.test_range;

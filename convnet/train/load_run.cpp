@@ -371,7 +371,7 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   // These make a plan for tests, but do not test.
   if ((run.options.check_grads || run.options.find_rate) && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
-  const std::string batches = choose_ranges(run.options.data, run.texts);
+  const std::string batches = choose_ranges(run);
   if (run.folder && !run.options.tensorboard.empty()) {
     const std::lock_guard guard(claiming);
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);

@@ -128,6 +128,30 @@ TEST_CASE("one photo is enough to train on if it is named for tests, too; miniba
       Catch::Contains(warning));
 }
 
+TEST_CASE("a run whose folder of photos has moved, or has other classes now, says so") {
+  const Photographs photos;
+  const std::string set = photos.folder / "folders", moved = photos.folder / "moved",
+                    run = photos.folder / "run";
+  run_well({"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1", "--save-file", run});
+  std::filesystem::rename(set, moved);
+  const std::string where = set + " is in the options of " + run +
+                            "/1.1.safetensors; if the data set has moved, or "
+                            "you are in another folder, name it with --data-path\n";
+  check_refused({"--load-file", run, "--test-only", "1"}, where);
+  check_refused({"--load-file", run, "--epochs", "2"}, where);
+  const Args test = {"--load-file", run, "--test-only", "1", "--data-path", moved};
+  CHECK(run_program(test).code == 0);
+  // Without its first class, the data set has others by each number, and the net that it needs is another.
+  for (const char* part : {"train", "val"}) {
+    const std::string all = moved + "/" + part;
+    std::filesystem::remove_all(all + "/" + files_in(all).back());
+  }
+  check_refused(
+      test,
+      "the data set does not fit: it has 3 classes, but the net was trained on 4, and layer 'fc' has "
+      "as many outputs as there are classes; --init-from starts a new net from the weights that fit");
+}
+
 TEST_CASE("a new run finds out how its folder is read, and the side of its net's images") {
   const Photographs photos;
   write_file(photos.folder / "net.cfg", "# net: for colours.\n# input: 3x16x16, 4 classes\n" + kColorNet);

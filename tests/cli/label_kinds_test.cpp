@@ -241,6 +241,19 @@ std::string table_of(const std::string& header, const Row& row) {
   return table;
 }
 
+TEST_CASE("a run that is told to read its table in another way says that it has begun with other labels") {
+  const TaggedPhotos photos;
+  const std::string table = table_of("photo,age\n", [](std::size_t i) { return std::to_string(i % 4); });
+  run_well(with_ready_net(photos, table, {"--epochs", "1"}));
+  const Outcome again =
+      run_program(with_ready_net(photos, table, {"--epochs", "2", "--label-kind", "numbers"}));
+  CHECK(again.code == 2);
+  CHECK_THAT(again.err,
+             Catch::Contains("warning: the data set has numbers, but had classes where the net was trained: "
+                             "only a new run, in a folder of its own, can learn them\n") &&
+                 !Catch::Contains("warning: class 0 is"));
+}
+
 TEST_CASE("a net that comes with the program ends for tags if the photos have tags") {
   const TaggedPhotos photos;
   const std::string table = table_of("photo,tags\n", [](std::size_t i) {
