@@ -113,7 +113,10 @@ TEST_CASE("one photo is enough to train on if it is named for tests, too; miniba
   INFO(chosen.out);
   CHECK_THAT(chosen.out, Catch::Contains("Not given, and chosen for 1 image: --mini 1\n") &&
                              Catch::Contains("; minibatches of 1 image;"));
-  CHECK_THAT(chosen.err, !Catch::Contains("--mini"));
+  CHECK_THAT(chosen.err,
+             !Catch::Contains("--mini") &&
+                 Catch::Contains("layer 'logprob': the data has one class, and 'probs' one output, whose "
+                                 "probability is always 1: there is nothing to learn\n"));
   // A number that is given is lowered, with a warning, in training, tests and plans.
   const Outcome given =
       run_well(line + ranges + Args{"--mini", "16", "--save-file", photos.folder / "given"});
@@ -524,6 +527,34 @@ TEST_CASE("a run says what its classes are, and which have no training images") 
   // Tests alone see other images.
   const Outcome tested = run_well({"--load-file", photos.folder / "empty", "--test-only", "1"});
   CHECK_THAT(tested.out + tested.err, !Catch::Contains("Classes: ") && !Catch::Contains("warning: "));
+}
+
+TEST_CASE("arrays whose labels leave out numbers get a warning, because the net has outputs for these") {
+  const auto npy = [](const std::string& shape, const std::string& data) {
+    const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + ", }\n";
+    return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size()) + '\0' + header + data;
+  };
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "set");
+  write_file(folder / "set/images.npy",
+             npy("(6, 3, 16, 16)", std::string(std::size_t{6} * 3 * 16 * 16, 'x')));
+  write_file(folder / "set/labels.npy", npy("(6,)", std::string("\0\3\0\5\3\0", 6)));
+  const Args train = {"train",         folder / "set",
+                      "--layer-def",   "small",
+                      "--train-range", "1",
+                      "--test-range",  "1",
+                      "--epochs",      "1",
+                      "--threads",     "1",
+                      "--save-file",   folder / "run"};
+  const std::string warning =
+      "warning: 3 classes, as '1', have no training images, and the net has an output for each of them: "
+      "number the "
+      "classes without gaps\n";
+  CHECK_THAT(run_well(Args{"plan"} + Args(train.begin() + 1, train.end() - 6)).err, Catch::Contains(warning));
+  const Outcome run = run_well(train);
+  CHECK_THAT(run.err, Catch::Contains(warning));
+  CHECK_THAT(run.out,
+             Catch::Contains("\nClasses: 6; training images: 0 (3), 1 (0), 2 (0), 3 (2), 4 (0), 5 (1)\n"));
 }
 
 TEST_CASE("images without labels are errors where the net reads labels") {
