@@ -330,6 +330,26 @@ ParamSpec param_hint(std::string key, ParamInfo info) {
   return spec;
 }
 
+namespace {
+
+/// Returns whether inputs= of the section has swallowed the key, as an indented line below it.
+bool is_line_of_inputs(const ParamSpec& spec, const IniSection& section) {
+  const IniValue* value = section.find("inputs");
+  std::string_view rest = value == nullptr || value->from_default ? std::string_view() : value->text;
+  for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    rest.remove_prefix(end + 1);
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string key = lower(trim(line.substr(0, equals)));
+    const auto is_it = [&](const std::string& name) { return lower(name) == key; };
+    if (is_it(spec.key) || std::any_of(spec.aliases.begin(), spec.aliases.end(), is_it)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics) {
@@ -349,7 +369,7 @@ bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
       const std::string wrong = spec.assign(params, *spec.fallback, inputs);
       if (!wrong.empty()) throw std::logic_error("default of '" + spec.key + "': " + wrong);
     } else if (spec.file != CfgFile::parameters) {
-      assigner.report_missing(spec, definition.where);
+      if (inputs > 0 || !is_line_of_inputs(spec, definition)) assigner.report_missing(spec, definition.where);
     } else if (parameters && !is_inherited) {
       assigner.report_missing(spec, parameters->where);
     }

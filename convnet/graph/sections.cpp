@@ -386,6 +386,10 @@ class SectionReader {
     bool good = true;
     for (std::size_t i = 0; i < names.size(); ++i)
       good = add_input(i, *value, section, node, source.inputs[i]) && good;
+    // The names with a line break have swallowed an indented line; there may be any number of others.
+    if (!good && std::any_of(names.begin(), names.end(),
+                             [](const std::string& name) { return name.find('\n') != std::string::npos; }))
+      source.inputs.clear();
     return good;
   }
 

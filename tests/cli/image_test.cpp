@@ -548,8 +548,7 @@ TEST_CASE("arrays whose labels leave out numbers get a warning, because the net 
                       "--save-file",   folder / "run"};
   const std::string warning =
       "warning: 3 classes, as '1', have no training images, and the net has an output for each of them: "
-      "number the "
-      "classes without gaps\n";
+      "number the classes from 0 and without gaps\n";
   CHECK_THAT(run_well(Args{"plan"} + Args(train.begin() + 1, train.end() - 6)).err, Catch::Contains(warning));
   const Outcome run = run_well(train);
   CHECK_THAT(run.err, Catch::Contains(warning));

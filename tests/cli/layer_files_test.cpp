@@ -117,7 +117,7 @@ const std::vector<Mistake> definition_mistakes = {
      "(number "
      "of outputs, or classes: as many as the data has)"},
     {"type=fc\ninputs=pool1\noutputs=10",
-     "type=fc\ninputs=pool1\noutputs=4\n[c]\ntype=pool\ninputs=fc10\npool=max\nsizeX=1",
+     "type=fc\ninputs=pool1\noutputs=4\n[c]\ntype=pool\ninputs=fc10\npool=max\nsizeX=1\nstride=1",
      "net.cfg:25: layer 'c': needs channels=, because input 'fc10' is a vector of 4 numbers"},
     {"filters=2", "filters=two",
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not 'two'"},
@@ -864,6 +864,13 @@ TEST_CASE("warnings are printed beside the errors that they explain") {
       "net.cfg:16: layer 'pool1': unknown input 'conv1 pool=max'\n"
       "net.cfg:17: warning: the indented line 'pool=max'" +
           indented + "'inputs'" + above);
+  // The number of inputs is not known then, so nothing is said about values for each of them either.
+  CHECK(plan_error(replaced(kDefinition, "inputs=data\nchannels=1\nfilters=2\n",
+                            "inputs=data\n  Filters=2\nchannels=1,2\n"),
+                   kParameters) ==
+        "net.cfg:9: layer 'conv1': unknown input 'data Filters=2'\n"
+        "net.cfg:10: warning: the indented line 'Filters=2'" +
+            indented + "'inputs'" + above);
   CHECK_THAT(
       plan_error(replaced(kDefinition, "type=pool\ninputs=conv1", "type=pool\n inputs=conv1"), kParameters),
       Catch::Contains("net.cfg:15: layer 'pool1': unknown layer type 'pool inputs=conv1'; known: ") &&

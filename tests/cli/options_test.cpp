@@ -162,6 +162,10 @@ TEST_CASE("a data set may be named without an option") {
   check_refused(
       Args{"train", shop.definition_path()} + shop.dummy(),
       "'; --layer-def names the file of the layers, --layer-params that of their learning parameters");
+  write_file(shop / "photos.tar.gz", "\x1f\x8b\x08");
+  check_refused(
+      Args{"train", shop / "photos.tar.gz"} + train + Args{shop / "d"},
+      "photos.tar.gz'; it is compressed by gzip, not a folder or a tar of photos; unpack it with gunzip\n");
   // Folders that no provider knows are explained by the provider of images.
   std::filesystem::create_directory(shop / "flat");
   write_file(shop / "flat/photo.jpg", "");
@@ -225,7 +229,8 @@ TEST_CASE("images whose channels seem to come last get a warning") {
     std::filesystem::create_directory(shop.data_path());
     constexpr int kBytes = 2100 * 8 * 12 * 3;
     write_file(shop.data_path() + "/images.npy", npy_file("|u1", "2100, " + shape, std::string(kBytes, 'x')));
-    write_file(shop.data_path() + "/labels.npy", npy_file("|u1", "2100,", std::string(2100, '\1')));
+    write_file(shop.data_path() + "/labels.npy",
+               npy_file("|u1", "2100,", std::string(1050, '\0') + std::string(1050, '\1')));
     shop.write(
         "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n[fc2]\ntype=fc\ninputs=data\noutputs="
         "2\n"

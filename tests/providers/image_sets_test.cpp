@@ -279,7 +279,10 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
   CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in it");
-  CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
+  CHECK(error(image) ==
+        tar +
+            ": 'a.jpg' is there without its .cls, the label; unpack the tar if it has a folder for "
+            "each class");
   CHECK(error(tars::member("a.cls", "1")) ==
         tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
