@@ -214,9 +214,9 @@ struct KnownElsewhere {
 /// `parameters` is null if the parameter file has no section for the layer, or what the layer takes from its
 /// [DEFAULT]; then nothing is said about missing keys of the parameter file (see missing_keys()). If both
 /// files give a key that may stand in both, the parameter file wins, with a warning.
-/// If inputs= is wrong, which the caller reports, `inputs` is 0 where their number is not known, and keys that
-/// inputs= has swallowed as indented lines are not missing.
-/// Returns false after errors, and if a value has a mistake that was reported before (IniValue::is_wrong).
+/// If inputs= is wrong, which the caller reports, `inputs` is 0 where their number is not known, and keys
+/// that inputs= has swallowed as indented lines are not missing. Returns false after errors, and if a value
+/// has a mistake that was reported before (IniValue::is_wrong).
 bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);

@@ -261,8 +261,9 @@ std::string classes_text(const Provider& provider, const std::vector<std::int64_
 std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts) {
   const auto empty = std::count(counts.begin(), counts.end(), 0);
   if (empty == 0) return "";
-  const char* advice = provider.matrices().at(1).class_names.empty() ? "number the classes from 0 and without gaps"
-                                                                     : "remove what is no class";
+  const char* advice = provider.matrices().at(1).class_names.empty()
+                           ? "number the classes from 0 and without gaps"
+                           : "remove what is no class";
   const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
   const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
   if (empty == 1)
