@@ -116,6 +116,23 @@ const char* text_of(PixelForm form) {
   }
 }
 
+const char* text_of(ImportedCost cost) {
+  switch (cost) {
+    case ImportedCost::tags: return "tags";
+    case ImportedCost::numbers: return "numbers";
+    default: return "classes";
+  }
+}
+
+/// Returns the options of a table of labels that training on photos needs.
+const char* labels_of(ImportedCost cost) {
+  switch (cost) {
+    case ImportedCost::tags: return " --labels TABLE";
+    case ImportedCost::numbers: return " --labels TABLE --label-kind numbers";
+    default: return "";
+  }
+}
+
 /// Returns the number of sections but [DEFAULT].
 std::size_t count_layers(const std::string& definition) {
   std::size_t sections = 0;
@@ -126,8 +143,7 @@ std::size_t count_layers(const std::string& definition) {
 void print_summary(const ImportedModel& model, const ImportCommandOptions& asked,
                    const std::string& checkpoint, std::size_t layers) {
   fmt::print("{}: {} layers, from {} ({}) to {} {}\n", asked.definition, layers, printable(model.input_name),
-             to_string(model.image), model.text.outputs,
-             model.text.cost == ImportedCost::tags ? "tags" : "classes");
+             to_string(model.image), model.text.outputs, text_of(model.text.cost));
   fmt::print("{}\n{}\n", asked.parameters, checkpoint);
   fmt::print("Pixels as the model takes them: {}{}\n", text_of(model.pixels),
              asked.pixels == PixelForm::automatic ? "; --pixels says otherwise" : "");
@@ -146,8 +162,8 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   if (model.divides_pixels()) options += " --pixel-std 1";
   fmt::print(
       "  train it:   convnet train {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
-      photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition), shell_word(asked.parameters),
-      shell_word(asked.checkpoint), options);
+      photos ? std::string("PHOTOS") + labels_of(model.text.cost) : "--data-path DATA",
+      shell_word(asked.definition), shell_word(asked.parameters), shell_word(asked.checkpoint), options);
 }
 
 /// Reads the model that the command names. `weights` are those of a net of Darknet; "" chooses them.
