@@ -175,6 +175,27 @@ std::vector<Machine> with_fewer_levels(const Machine& machine) {
   return machines;
 }
 
+/// Returns the machine with one of its innermost groups divided into devices.
+Machine without_group(Machine machine, int divided) {
+  const SwitchLevel level = machine.model.switches[0];
+  SwitchLevel& finer = machine.model.switches[0];
+  finer.devices.clear();
+  finer.bandwidth.clear();
+  int last = -1;
+  for (const DeviceId d : IdRange<DeviceId>(machine.devices)) {
+    const int group = level.group(d);
+    if (group == last && group != divided) {
+      ++finer.devices.back();
+    } else {
+      finer.devices.push_back(1);
+      finer.bandwidth.push_back(group == divided ? machine.model.link_bandwidth_of(d)
+                                                 : level.bandwidth_of(group));
+    }
+    last = group;
+  }
+  return machine;
+}
+
 /// Returns how long the busiest link of a route carries bytes.
 double busiest(const Machine& machine, const Plan& plan, const Route& route) {
   std::vector<Transfer> transfers;
@@ -197,8 +218,8 @@ double simulated(const Machine& machine, Plan plan, const Route& route, std::int
   return simulate(plan, machine.model, Precision::fp32).step;
 }
 
-/// Simulates the routes for each choice of levels, the one with the least busy links first, in fewer and
-/// fewer chunks while that makes them faster. Returns the least time.
+/// Simulates the routes for each choice of groups, the one with the least busy links first, in more and more
+/// chunks while that makes them faster, or in fewer and fewer. Returns the least time.
 double fastest(const Machine& machine, const Move& move, std::int64_t bytes, const Target& target) {
   Plan plan;
   std::vector<std::vector<BufferId>> buffers(2);
@@ -207,26 +228,46 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
       set.push_back(
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
+  constexpr double kWorthwhile = 0.99;           // what dividing a group must make of the busiest link
   std::vector<std::pair<double, Route>> routes;  // and how long their busiest links carry bytes
-  for (const Machine& known : with_fewer_levels(machine)) {
+  const auto route_of = [&](const Machine& known) {
     Route route = move.route(exchange_of(known), buffers, bytes);
     const double busy = busiest(machine, plan, route);
-    routes.emplace_back(busy, std::move(route));
+    return std::pair(busy, std::move(route));
+  };
+  for (Machine known : with_fewer_levels(machine)) {
+    routes.push_back(route_of(known));
+    // A group of slow devices that makes its own sum hands bytes on, for which its devices may have no time.
+    while (!known.model.switches.empty()) {
+      std::pair<double, int> best = {kWorthwhile * routes.back().first, -1};
+      const int groups = known.model.switches[0].group(DeviceId(machine.devices - 1)) + 1;
+      for (int group = 0; group < groups; ++group)
+        best = std::min(best, {route_of(without_group(known, group)).first, group});
+      if (best.second < 0) break;
+      known = without_group(std::move(known), best.second);
+      routes.push_back(route_of(known));
+    }
   }
   std::stable_sort(routes.begin(), routes.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [busy, route] : routes) {
     if (busy >= least) break;
-    std::int64_t chunks =
+    const std::int64_t usual =
         route_chunks(bytes, route.size(), message_delay(machine) * machine.model.link_bandwidth[0]);
-    double last = std::numeric_limits<double>::infinity();
-    for (; chunks > 0; chunks /= 2) {
-      const double seconds = simulated(machine, plan, route, chunks, target);
-      if (seconds >= last) break;
-      last = seconds;
+    double shortest = simulated(machine, plan, route, usual, target);  // seconds
+    for (const bool more : {true, false}) {
+      const double before = shortest;
+      for (std::int64_t chunks = usual;;) {
+        chunks = more ? 2 * chunks : chunks / 2;
+        if (chunks == 0 || (more && route.size() == 1)) break;
+        const double seconds = simulated(machine, plan, route, chunks, target);
+        if (seconds >= shortest) break;
+        shortest = seconds;
+      }
+      if (shortest < before) break;
     }
-    least = std::min(least, last);
+    least = std::min(least, shortest);
   }
   return least;
 }
