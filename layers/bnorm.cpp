@@ -141,9 +141,10 @@ class BnormLayer : public Layer {
 
 std::shared_ptr<const Layer> create_bnorm(const LayerType& type, const LayerSource& source) {
   BnormParams p;
-  if (!parse_params(type, source, p)) return nullptr;
+  if (!parse_own_keys(type, source, p)) return nullptr;
   if (!p.takes_momentum(source, "momW", p.mom_w) || !p.takes_momentum(source, "momB", p.mom_b))
     return nullptr;
+  if (!source.inputs_are_right) return nullptr;
   FeatureShape shape = source.inputs[0].shape;
   if (p.channels > 0 && (shape.image || p.channels != shape.c)) {
     const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");

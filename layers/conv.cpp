@@ -1,4 +1,6 @@
 // conv: convolution with filters shared over the image.
+#include <algorithm>
+
 #include "layers/windows.h"
 
 namespace convnet {
@@ -35,24 +37,24 @@ class UnsharedBiasConvLayer : public ConvLayer {
 std::shared_ptr<const Layer> create_conv(const LayerType& type, const LayerSource& source) {
   ConvParams p;
   if (!parse_weights(type, source, p)) return nullptr;
+  for (std::size_t i = 0; i < std::min(p.norm_min.size(), p.norm_max.size()); ++i) {
+    if (p.norm_min[i] <= p.norm_max[i] || p.norm_max[i] <= 0) continue;
+    source.error("wcNormMin", "wcNormMin is larger than wcNormMax");
+    return nullptr;
+  }
+  if (!source.inputs_are_right) return nullptr;
   std::vector<ConvGeometry> geometries = window_geometries(source, p);
   if (geometries.empty()) return nullptr;
   std::vector<WeightSpec> weights;
-  bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
-    if (p.norm_min[i] > p.norm_max[i] && p.norm_max[i] > 0) {
-      source.error("wcNormMin", "wcNormMin is larger than wcNormMax");
-      good = false;
-    }
     WeightConstraint rows = rows_of(geometries[i].weights());
     rows.norm_min = p.norm_min[i];
     rows.norm_max = p.norm_max[i];
-    good = add_weights(weights, source, p, i, geometries[i].weights(), rows, 0, geometries[i].groups) && good;
+    add_weights(weights, source, p, i, geometries[i].weights(), rows, 0, geometries[i].groups);
   }
   const ConvGeometry& g = geometries[0];
   const FeatureShape output{g.k, g.oh, g.ow, true};
-  good = add_biases(weights, source, p, p.shared_biases ? Dims{g.k} : Dims{g.k, g.oh, g.ow}) && good;
-  if (!good) return nullptr;
+  add_biases(weights, p, p.shared_biases ? Dims{g.k} : Dims{g.k, g.oh, g.ow});
   if (p.biases && !p.shared_biases)
     return std::make_shared<UnsharedBiasConvLayer>(output, std::move(weights), p.update_period,
                                                    std::move(geometries));

@@ -170,6 +170,9 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
                                      probs.name + "' has " + std::to_string(probs.shape.size()) + " classes");
     return nullptr;
   }
+  if (probs.shape.size() == 1)
+    source.warning("inputs", "the data has one class, and '" + probs.name +
+                                 "' one output, whose probability is always 1: there is nothing to learn");
   if (labels.classes < probs.shape.size())
     source.warning("inputs", "'" + probs.name + "' has " + std::to_string(probs.shape.size()) +
                                  " outputs, but the data has only " + std::to_string(labels.classes) +

@@ -35,11 +35,10 @@ std::shared_ptr<const Layer> create_fc(const LayerType& type, const LayerSource&
   FcParams p;
   if (!parse_weights(type, source, p)) return nullptr;
   const std::optional<std::int64_t> outputs = p.outputs.of(source, "outputs");
-  if (!outputs) return nullptr;
+  if (!outputs || !source.inputs_are_right) return nullptr;
   const std::int64_t parts = std::max(p.parts, 1);
   std::vector<InnerProductGeometry> geometries;
   std::vector<WeightSpec> weights;
-  bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     const LayerInput& input = source.inputs[i];
     if (input.shape.size() % parts != 0) {
@@ -53,11 +52,10 @@ std::shared_ptr<const Layer> create_fc(const LayerType& type, const LayerSource&
     WeightConstraint rows = rows_of(g.weights());
     // An output's weights over all parts together are one row.
     if (p.parts > 0) rows = {.outer = g.parts, .groups = g.out, .inner = g.in};
-    good = add_weights(weights, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0) && good;
+    add_weights(weights, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0);
   }
   const FeatureShape output{*outputs * parts, 1, 1, false};
-  good = add_biases(weights, source, p, {output.c}) && good;
-  if (!good) return nullptr;
+  add_biases(weights, p, {output.c});
   LayerFacts facts = weighted_sum_facts();
   if (p.parts == 0) facts.division = Division::outputs;
   return std::make_shared<FcLayer>(output, facts, std::move(weights), p.update_period, std::move(geometries),

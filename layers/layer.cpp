@@ -170,12 +170,12 @@ std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& defini
 }
 
 bool parse_into(const LayerType& type, const LayerSource& source, void* params) {
-  const std::size_t before = source.diagnostics->error_count();
   const std::vector<ParamSpec> specs = params_of(type, *source.definition);
-  assign_params(specs, {common_params(), foreign_keys()}, source.name, *source.definition, source.parameters,
-                source.inputs.size(), source.strict, params, *source.diagnostics);
+  const bool good =
+      assign_params(specs, {common_params(), foreign_keys()}, source.name, *source.definition,
+                    source.parameters, source.inputs.size(), source.strict, params, *source.diagnostics);
   // The graph builder reports layers without a section that lack keys.
-  return source.diagnostics->error_count() == before && missing_keys(specs, source.parameters).empty();
+  return good && missing_keys(specs, source.parameters).empty();
 }
 
 }  // namespace convnet

@@ -164,7 +164,11 @@ struct LayerSource {
   std::string name;
   const IniSection* definition = nullptr;
   const IniSection* parameters = nullptr;  ///< null: the parameter file has no section for it
+  /// The inputs in the order of inputs=; empty if their number is not known either.
   std::vector<LayerInput> inputs;
+  /// Whether all inputs are right. If not, their shapes are not known, and the layer only has its own keys
+  /// checked.
+  bool inputs_are_right = true;
   bool strict = false;
   std::vector<SourceMatrix> matrices;  ///< the provider's, for data layers
   Diagnostics* diagnostics = nullptr;
@@ -203,7 +207,8 @@ struct LayerType {
   std::string example;  ///< a section of a definition file, and one of a parameter file if needed
   std::vector<ParamSpec> params;
   int min_inputs = 1, max_inputs = 1;
-  /// Checks the parameters, infers the shapes and makes the layer. Returns null after reporting errors.
+  /// Checks the parameters, infers the shapes and makes the layer. Returns null after reporting errors, and
+  /// if an input is wrong (LayerSource::inputs_are_right).
   std::shared_ptr<const Layer> (*create)(const LayerType& type, const LayerSource& source) = nullptr;
 };
 
@@ -255,11 +260,17 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
                                     std::string_view key);
 
 /// Parses the layer's two sections into the struct at `params` by the type's table. Returns false after
-/// errors.
+/// errors. The caller may check the keys further, but before it looks at a shape, it must see whether
+/// LayerSource::inputs_are_right.
 bool parse_into(const LayerType& type, const LayerSource& source, void* params);
 template <class Params>
-bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
+bool parse_own_keys(const LayerType& type, const LayerSource& source, Params& params) {
   return parse_into(type, source, &params);
+}
+/// Does the same, but returns false also if the layer cannot be made because an input is wrong.
+template <class Params>
+bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
+  return parse_into(type, source, &params) && source.inputs_are_right;
 }
 
 // One function for each type, for registry.cpp.

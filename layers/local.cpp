@@ -10,24 +10,22 @@ using LocalLayer = WeightedSumLayer<LocalGeometry, LocalForward, LocalBackwardDa
 
 std::shared_ptr<const Layer> create_local(const LayerType& type, const LayerSource& source) {
   LocalParams p;
-  if (!parse_weights(type, source, p)) return nullptr;
+  if (!parse_weights(type, source, p) || !source.inputs_are_right) return nullptr;
   std::vector<LocalGeometry> geometries;
   for (const ConvGeometry& g : window_geometries(source, p)) geometries.push_back({g});
   if (geometries.empty()) return nullptr;
   std::vector<WeightSpec> weights;
-  bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     const LocalGeometry& g = geometries[i];
     WeightConstraint filters;
     filters.groups = g.oh * g.ow * g.k;
     filters.inner = g.c / g.groups * g.filter.area();
     filters.shrink = true;
-    good = add_weights(weights, source, p, i, g.weights(), filters, 2, g.groups) && good;
+    add_weights(weights, source, p, i, g.weights(), filters, 2, g.groups);
   }
   const LocalGeometry& g = geometries[0];
   const FeatureShape output{g.k, g.oh, g.ow, true};
-  good = add_biases(weights, source, p, g.biases(), 2) && good;
-  if (!good) return nullptr;
+  add_biases(weights, p, g.biases(), 2);
   return std::make_shared<LocalLayer>(output, weighted_sum_facts(), std::move(weights), p.update_period,
                                       std::move(geometries), p.biases);
 }

@@ -113,14 +113,16 @@ struct NeuronParams {};
 
 std::shared_ptr<const Layer> create_neuron(const LayerType& type, const LayerSource& source) {
   NeuronParams p;
-  if (!parse_params(type, source, p)) return nullptr;
+  if (!parse_own_keys(type, source, p)) return nullptr;
   const IniValue* text = source.definition->find("neuron");
+  if (text != nullptr && text->is_wrong) return nullptr;
   if (text == nullptr || text->text.empty()) {
     source.error("neuron", "'neuron' is missing; it is one of " + known_neurons());
     return nullptr;
   }
   try {
-    return make_neuron_layer(parse_neuron(text->text), source.inputs[0].shape);
+    const Neuron f = parse_neuron(text->text);
+    return source.inputs_are_right ? make_neuron_layer(f, source.inputs[0].shape) : nullptr;
   } catch (const std::invalid_argument& wrong) {
     source.error("neuron", wrong.what());
     return nullptr;

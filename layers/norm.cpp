@@ -15,15 +15,16 @@ struct NormParams {
 
 std::shared_ptr<const Layer> create_norm(const LayerType& type, const LayerSource& source) {
   NormParams p;
-  if (!parse_params(type, source, p)) return nullptr;
-  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
-  if (!in) return nullptr;
+  if (!parse_own_keys(type, source, p)) return nullptr;
   const bool across = type.name == "cmrnorm";
   if (p.cross_map) {
     source.error("crossMap", "crossMap=1 normalises across maps, which layers of type " + type.name +
                                  " do not; write type=cmrnorm, without crossMap");
     return nullptr;
   }
+  if (!source.inputs_are_right) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
   if (p.size > (across ? in->c : std::min(in->h, in->w)))
     source.warning("size", "size=" + std::to_string(p.size) + " is larger than the " +
                                (across ? "maps" : "image") + " of input '" + source.inputs[0].name + "' (" +

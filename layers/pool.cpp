@@ -158,9 +158,7 @@ std::vector<std::string> keys_of_windows(const PoolParams& p) {
 
 std::shared_ptr<const Layer> create_pool(const LayerType& type, const LayerSource& source) {
   PoolParams p;
-  if (!parse_params(type, source, p)) return nullptr;
-  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
-  if (!in) return nullptr;
+  if (!parse_own_keys(type, source, p)) return nullptr;
   const bool global = p.size == 0;
   if (global && (p.start != 0 || p.outputs > 1)) {
     source.error("sizeX", "sizeX=0 pools the whole map: start and outputsX must be left out");
@@ -184,6 +182,9 @@ std::shared_ptr<const Layer> create_pool(const LayerType& type, const LayerSourc
     source.error("sum", "sum=1 goes with pool=avg");
     return nullptr;
   }
+  if (!source.inputs_are_right) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
   PoolGeometry g;
   g.kind = p.kind;
   g.c = in->c;

@@ -37,11 +37,11 @@ bool parse_init_function(const LayerSource& source, const std::string& key, cons
 
 /// Parses an entry of weightSource: "layer[index]", "layer" for index 0, or "" for own weights. Returns false
 /// after reporting an error.
-bool parse_weight_source(const LayerSource& source, const std::string& text, WeightSpec& spec) {
+bool parse_weight_source(const LayerSource& source, const std::string& text, WeightSource& out) {
   if (text.empty()) return true;
   const std::size_t open = text.find('[');
-  spec.source_layer = text.substr(0, open);
-  if (spec.source_layer.empty()) {
+  out.layer = text.substr(0, open);
+  if (out.layer.empty()) {
     source.error("weightSource", "weightSource entry '" + text + "' names no layer; it is layer[index]");
     return false;
   }
@@ -49,9 +49,9 @@ bool parse_weight_source(const LayerSource& source, const std::string& text, Wei
   ParamSpec rules;
   rules.min = 0;
   rules.max = 1 << 20;
-  std::string wrong = text.back() == ']' ? parse_value(text.substr(open + 1, text.size() - open - 2), rules,
-                                                       spec.source_index)
-                                         : "expects layer[index]";
+  std::string wrong = text.back() == ']'
+                          ? parse_value(text.substr(open + 1, text.size() - open - 2), rules, out.index)
+                          : "expects layer[index]";
   if (wrong.empty()) return true;
   source.error("weightSource", "weightSource entry '" + text + "': " + wrong);
   return false;
@@ -138,15 +138,20 @@ bool parse_weight_params(const LayerType& type, const LayerSource& source, Weigh
   }
   bool good = params.takes_momentum(source, "momB", params.mom_b);
   for (const double momentum : params.mom_w) good = good && params.takes_momentum(source, "momW", momentum);
-  if (!good) return false;
-  if (params.weight_source.empty()) params.weight_source.resize(source.inputs.size());
-  if (params.weight_source.size() != source.inputs.size()) {
+  good = parse_init_function(source, "initWFunc", params.init_w_func, params.init_w_call) && good;
+  if (params.biases)
+    good = parse_init_function(source, "initBFunc", params.init_b_func, params.init_b_call) && good;
+  const std::size_t inputs = source.inputs.size();
+  params.weight_sources.resize(params.weight_source.empty() ? inputs : params.weight_source.size());
+  if (inputs > 0 && params.weight_sources.size() != inputs) {
     source.error("weightSource", "weightSource has " + std::to_string(params.weight_source.size()) +
-                                     " entries for " + std::to_string(source.inputs.size()) +
+                                     " entries for " + std::to_string(inputs) +
                                      " inputs; give one per input, empty for own weights");
     return false;
   }
-  return true;
+  for (std::size_t i = 0; i < params.weight_source.size(); ++i)
+    good = parse_weight_source(source, params.weight_source[i], params.weight_sources[i]) && good;
+  return good;
 }
 
 WeightConstraint rows_of(const Dims& dims) {
@@ -156,7 +161,7 @@ WeightConstraint rows_of(const Dims& dims) {
   return rows;
 }
 
-bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+void add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                  std::size_t i, Dims dims, WeightConstraint constraint, int output_axis,
                  std::int64_t groups) {
   WeightSpec spec;
@@ -167,24 +172,22 @@ bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, co
   spec.learning = params.weights(params.eps_w[i], params.mom_w[i], params.wc[i]);
   spec.constraint = constraint;
   spec.constraint.ball = params.wball[i];
-  const bool good = parse_init_function(source, "initWFunc", params.init_w_func, spec.init) &&
-                    parse_weight_source(source, params.weight_source[i], spec);
+  spec.init = params.init_w_call;
+  spec.source_layer = params.weight_sources[i].layer;
+  spec.source_index = params.weight_sources[i].index;
   weights.push_back(std::move(spec));
-  return good;
 }
 
-bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
-                Dims dims, int output_axis) {
-  if (!params.biases) return true;
+void add_biases(std::vector<WeightSpec>& weights, const WeightParams& params, Dims dims, int output_axis) {
+  if (!params.biases) return;
   WeightSpec spec;
   spec.output_axis = output_axis;
   spec.name = "biases";
   spec.dims = std::move(dims);
   spec.init_value = params.init_b;
   spec.learning = params.vector(params.eps_b, params.mom_b);
-  const bool good = parse_init_function(source, "initBFunc", params.init_b_func, spec.init);
+  spec.init = params.init_b_call;
   weights.push_back(std::move(spec));
-  return good;
 }
 
 }  // namespace convnet

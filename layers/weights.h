@@ -54,12 +54,20 @@ struct TypeName<InitialDeviation> {
 };
 }  // namespace detail
 
+/// An entry of weightSource: matrix `index` of layer `layer`. No layer: own weights.
+struct WeightSource {
+  std::string layer;
+  int index = 0;
+};
+
 /// The keys of every weight layer. Those that concern a weight matrix have one value for each input.
 struct WeightParams : OptimizerParams {
   std::vector<InitialDeviation> init_w;
   double init_b = 0;
   std::string init_w_func, init_b_func;
   std::vector<std::string> weight_source;
+  InitFunction init_w_call, init_b_call;     ///< of init_w_func, init_b_func
+  std::vector<WeightSource> weight_sources;  ///< of weight_source, one for each input
   bool biases = true;
   std::vector<Schedule> eps_w;
   Schedule eps_b;
@@ -177,7 +185,8 @@ std::vector<ParamSpec> weight_param_specs() {
   return specs;
 }
 
-/// Parses the keys of a weight layer, with a warning for keys that never had an effect.
+/// Parses and checks the keys of a weight layer, with a warning for keys that never had an effect. Like
+/// parse_own_keys(), it does not look at shapes.
 bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
                          void* object);
 template <class Params>
@@ -188,13 +197,11 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
 /// add_weights() adds "weights.<input>" of input i ("weights.<input>.1" if an earlier input is the same
 /// layer); add_biases() adds "biases", which must come last, if the layer has any. `constraint` says which
 /// weights are the row of an output; its norms are filled in here. The outputs are those of `groups` groups,
-/// each of which reads inputs of its own. Both return false after reporting a bad weightSource or init
-/// function.
-bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+/// each of which reads inputs of its own.
+void add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                  std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0,
                  std::int64_t groups = 1);
-bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
-                Dims dims, int output_axis = 0);
+void add_biases(std::vector<WeightSpec>& weights, const WeightParams& params, Dims dims, int output_axis = 0);
 
 /// Returns the facts of a layer whose backward multiplies by its inputs and whose forward operation can apply
 /// a relu.

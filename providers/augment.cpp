@@ -74,6 +74,9 @@ class AugmentedProvider final : public Provider {
   std::int64_t images_in(int batch) const override { return plain_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { plain_->check_labels(range); }
   void add_labels(const BatchRange& range, Crc32& sum) const override { plain_->add_labels(range, sum); }
+  std::vector<std::int64_t> class_counts(const BatchRange& range) const override {
+    return plain_->class_counts(range);
+  }
   bool has_mean() const override { return plain_->has_mean(); }
   bool step_subtracts_mean() const override { return plain_->step_subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return plain_->statistics(range); }

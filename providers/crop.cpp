@@ -109,6 +109,9 @@ class CroppedProvider final : public StoredProvider {
   DataBatch load(int batch) const override { return whole_->load(batch); }
   void check_labels(const BatchRange& range) const override { whole_->check_labels(range); }
   void add_labels(const BatchRange& range, Crc32& sum) const override { whole_->add_labels(range, sum); }
+  std::vector<std::int64_t> class_counts(const BatchRange& range) const override {
+    return whole_->class_counts(range);
+  }
   bool has_mean() const override { return options_.scalar_mean >= 0 || whole_->has_mean(); }
   int views() const override { return options_.multiview ? 9 : 1; }
   std::int64_t most_kept() const override { return whole_->most_kept(); }

@@ -25,6 +25,7 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
 
 DecodedImage decode_window(std::string_view bytes, const std::string& name, const ChooseWindow& choose,
                            int wanted_side) {
+  if (bytes.empty()) throw InputError(name + ": the file is empty");
   if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, choose, wanted_side);
   if (is_webp(bytes)) return decode_webp(bytes, name, choose, wanted_side);
   if (bytes.starts_with(kPngMagic)) return decode_png(bytes, name, choose);

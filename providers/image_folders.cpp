@@ -87,6 +87,10 @@ class DealtImages : public ImageSource {
   void hold_out_tenth() {
     std::vector<std::string> names;
     for (const DealtImage& image : images_[0]) names.push_back(image.image.name);
+    if (names.size() == 1)
+      throw InputError(parts_[0].folder +
+                       ": there is one image, and none is left to test with. With --train-range 1 "
+                       "--test-range 1 a run would be tested on the image that it trains on");
     const std::vector<bool> held_out = choose_held_out(parts_[0].folder, names);
     std::vector<DealtImage> training, tests;
     for (std::size_t i = 0; i < names.size(); ++i)

@@ -309,6 +309,12 @@ class LabelReader {
   std::unordered_map<std::string_view, std::int32_t> indices_;  ///< of the names
 };
 
+/// Returns the end of a message about a line without commas: which other separator it has; "" if none.
+std::string other_separator(const CsvRecord& record) {
+  if (record.fields[0].find(';') != std::string::npos) return ", not semicolons";
+  return record.fields[0].find('\t') == std::string::npos ? "" : ", not tabs";
+}
+
 }  // namespace
 
 LabelTable parse_label_table(const std::string& file, std::string_view text) {
@@ -318,7 +324,8 @@ LabelTable parse_label_table(const std::string& file, std::string_view text) {
       throw InputError(fmt::format("{}:{}: {}", file, record.line, what));
     };
     if (record.fields.size() < 2)
-      fail("has 1 field; a line should be PHOTO,CLASS, or PHOTO and tags or numbers, separated by commas");
+      fail("has 1 field; a line should be PHOTO,CLASS, or PHOTO and tags or numbers, separated by commas" +
+           other_separator(record));
     LabelRow row{record.line, without_blanks(record.fields[0]), {}};
     if (row.photo.empty()) fail("has no name of a photo before the comma");
     for (std::size_t i = 1; i < record.fields.size(); ++i)

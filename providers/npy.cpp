@@ -80,7 +80,8 @@ Arrays open_arrays(const std::string& folder, const std::vector<std::string>& na
   }
   if (arrays.size() > 1 && names[1] == "labels" && !arrays[1]->is_labels())
     throw InputError(fmt::format(
-        "{}: labels are a whole number for each image; {}; arrays of other numbers have other names",
+        "{}: labels are a whole number for each image; {}; rows of tags or of other numbers belong "
+        "in an array of another name, like target.npy",
         arrays[1]->path(), labels_advice(arrays[1]->dims())));
   if (arrays[0]->is_labels())
     throw InputError(fmt::format("{}: its shape is {}; images are (N,C,H,W), (N,H,W) or (N,D)",
@@ -154,6 +155,16 @@ class NpyProvider final : public StoredProvider {
         sum.add(labels.data(), labels.size() * sizeof labels[0]);
       }
     }
+  }
+  std::vector<std::int64_t> class_counts(const BatchRange& range) const override {
+    if (matrices_.size() < 2 || matrices_[1].classes == 0) return {};
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(matrices_[1].classes));
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const std::size_t part = part_of(batch);
+      for (const std::int32_t label : arrays_[part][1]->labels(first_of(part, batch), images_in(batch)))
+        ++counts[static_cast<std::size_t>(label)];
+    }
+    return counts;
   }
   bool has_mean() const override { return true; }
 

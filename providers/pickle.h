@@ -122,7 +122,7 @@ class PickleValue {
   std::uint32_t index_;
 };
 
-/// Reads the first pickle of a file, of protocol 0 to 4: None, numbers, strings, lists, tuples, dicts, NumPy
+/// Reads the first pickle of a file, of protocol 0 to 5: None, numbers, strings, lists, tuples, dicts, NumPy
 /// arrays and scalars. Nothing that the pickle names is called. Throws InputError, with the byte offset, for
 /// objects of any other class, for integers beyond 64 bits, and for damaged files; RunError for I/O errors.
 /// Memory is bounded by the file's size.

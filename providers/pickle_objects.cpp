@@ -16,12 +16,14 @@ struct NamedGlobal {
   KnownGlobal what;
   PickleNames of = PickleNames::arrays;  ///< the pickles that may name it; those of tensors may name all
 };
-constexpr std::array<NamedGlobal, 19> kKnownGlobals = {{
+constexpr std::array<NamedGlobal, 21> kKnownGlobals = {{
     {"_codecs", "encode", encode},    // Python 3's bytes in protocols 0 to 2,
     {"__builtin__", "bytes", bytes},  // where b'' is bytes()
     {"builtins", "bytes", bytes},
     {"numpy.core.multiarray", "_reconstruct", reconstruct},
     {"numpy._core.multiarray", "_reconstruct", reconstruct},
+    {"numpy.core.numeric", "_frombuffer", from_buffer},  // protocol 5
+    {"numpy._core.numeric", "_frombuffer", from_buffer},
     {"numpy.core.multiarray", "scalar", scalar},
     {"numpy._core.multiarray", "scalar", scalar},
     {"numpy", "ndarray", ndarray},
@@ -78,6 +80,11 @@ bool PickleParser::object_step(unsigned char op) {
         return true;
       }
       [[fallthrough]];
+    case 0x97:
+    case 0x98:
+      fail(
+          "its buffers are not in the file, because it was pickled with buffer_callback=: save it by "
+          "pickle.dump(data, file)");
     case 'P': fail(fmt::format("it refers to an object outside of the file; {}", readable()));
     case 0x82:
     case 0x83:
@@ -120,6 +127,7 @@ void PickleParser::reduce() {
         fail("a NumPy array starts with other arguments than NumPy writes");
       return push(make_array({}));
     }
+    case KnownGlobal::from_buffer: return push(make_from_buffer(args));
     case KnownGlobal::scalar: return push(make_scalar(args));
     case KnownGlobal::dtype: return push(make_dtype(args));
     case KnownGlobal::ndarray: break;
@@ -227,22 +235,39 @@ void PickleParser::build_array(Node& array, const std::vector<std::uint32_t>& st
       node(state[2]).kind != PickleKind::dtype ||
       (node(state[3]).kind != PickleKind::boolean && node(state[3]).kind != PickleKind::integer))
     fail("a NumPy array's state is not (version, shape, type, order, bytes)");
-  PickleArray built = c_.arrays[node(state[2]).child];
-  built.fortran = node(state[3]).number != 0;
+  c_.arrays[array.child] = array_of(state[2], state[1], node(state[3]).number != 0, state[4]);
+}
+
+/// (bytes, type, shape, "C" or "F"), as protocol 5 has it for arrays whose numbers lie one after the other.
+std::uint32_t PickleParser::make_from_buffer(const std::vector<std::uint32_t>& args) {
+  const auto is_order = [&](const Node& n) {
+    return n.kind == PickleKind::text && (n.string == "C" || n.string == "F");
+  };
+  if (args.size() != 4 || node(args[1]).kind != PickleKind::dtype ||
+      node(args[2]).kind != PickleKind::tuple || !is_order(node(args[3])))
+    fail("a NumPy array is not made of (bytes, type, shape, order)");
+  return make_array(array_of(args[1], args[2], node(args[3]).string == "F", args[0]));
+}
+
+/// Returns the array of this type and shape, a tuple, whose numbers are the bytes `data`.
+PickleArray PickleParser::array_of(std::uint32_t dtype, std::uint32_t shape, bool fortran,
+                                   std::uint32_t data) {
+  PickleArray built = c_.arrays[node(dtype).child];
+  built.fortran = fortran;
   built.dims.clear();
-  const std::vector<std::uint32_t>& shape = c_.items_of(node(state[1]));
-  if (shape.size() > kMaxArrayDims) fail(fmt::format("a NumPy array has {} dimensions", shape.size()));
-  for (std::uint32_t side : shape) {
+  const std::vector<std::uint32_t>& sides = c_.items_of(node(shape));
+  if (sides.size() > kMaxArrayDims) fail(fmt::format("a NumPy array has {} dimensions", sides.size()));
+  for (std::uint32_t side : sides) {
     if (node(side).kind != PickleKind::integer || node(side).number < 0)
       fail(fmt::format("a side of a NumPy array is {}", describe(side)));
     built.dims.push_back(node(side).number);
   }
-  built.data = bytes_of(state[4], "a NumPy array's data");
+  built.data = bytes_of(data, "a NumPy array's data");
   const std::size_t item = static_cast<std::size_t>(built.item_bytes);
   if (built.data.size() % item != 0 || built.data.size() / item != item_count(built.dims))
     fail(fmt::format("a NumPy array of {} numbers of {} byte(s) has {} bytes", to_string(built.dims), item,
                      built.data.size()));
-  c_.arrays[array.child] = built;
+  return built;
 }
 
 }  // namespace convnet

@@ -34,8 +34,9 @@ bool PickleParser::step() {
   }
   if (push_scalar(op) || push_string(op) || stack_step(op) || container_step(op) || object_step(op))
     return true;
-  const std::string what = fmt::format("{}0x{:02x} is no opcode of protocols 0 to 4 that stands for data",
-                                       op_at_ == start_ ? "this is no pickle: " : "", op);
+  const std::string what =
+      fmt::format("{}0x{:02x} is no opcode of protocols 0 to {} that stands for data",
+                  op_at_ == start_ ? "this is no pickle: " : "", op, kNewestPickleProtocol);
   fail(op_at_ == start_ ? other_format_text(in_, "a pickle", what) : what);
 }
 
@@ -115,7 +116,8 @@ bool PickleParser::push_string(unsigned char op) {
     case 'B': return bytes(4);
     case 'U':
     case 'C': return bytes(1);
-    case 0x8e: return bytes(8);
+    case 0x8e:
+    case 0x96: return bytes(8);  // 0x96: a bytearray
     case 'S': push_new(PickleKind::bytes, 0, unquote(take_line())); return true;
     case 'V': push_new(PickleKind::text, 0, unescape(take_line())); return true;
     default: return false;
@@ -172,11 +174,11 @@ bool PickleParser::stack_step(unsigned char op) {
   switch (op) {
     case 0x80: {
       const std::uint64_t protocol = take_number(1);
-      if (protocol > 4)
+      if (protocol > kNewestPickleProtocol)
         fail(fmt::format(
-            "this is a pickle of protocol {}; 0 to 4 are read: save it by pickle.dump(data, file, "
-            "protocol=4)",
-            protocol));
+            "this is a pickle of protocol {0}; 0 to {1} are read: save it by pickle.dump(data, file, "
+            "protocol={1})",
+            protocol, kNewestPickleProtocol));
       return true;
     }
     case 0x95: {  // a frame

@@ -19,6 +19,7 @@ enum class KnownGlobal : std::int64_t {
   encode,
   bytes,
   reconstruct,
+  from_buffer,
   scalar,
   ndarray,
   dtype,
@@ -30,6 +31,9 @@ enum class KnownGlobal : std::int64_t {
   size,
   storage_class
 };
+
+/// The newest protocol of pickles that is read.
+constexpr std::uint64_t kNewestPickleProtocol = 5;
 
 /// Parses Contents::file from byte `at` on into the other members of a Contents. Throws InputError.
 class PickleParser {
@@ -182,6 +186,8 @@ class PickleParser {
   std::uint32_t make_scalar(const std::vector<std::uint32_t>& args);
   void build_dtype(Node& dtype, const std::vector<std::uint32_t>& state);
   void build_array(Node& array, const std::vector<std::uint32_t>& state);
+  std::uint32_t make_from_buffer(const std::vector<std::uint32_t>& args);
+  PickleArray array_of(std::uint32_t dtype, std::uint32_t shape, bool fortran, std::uint32_t data);
   std::string_view bytes_of(std::uint32_t index, const char* what);
 
   // PyTorch (pickle_tensors.cpp).

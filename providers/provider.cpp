@@ -3,21 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/crop.h"
 #include "convnet/base/error.h"
-#include "convnet/base/names.h"
-#include "providers/augment.h"
-#include "providers/cifar.h"
-#include "providers/crop.h"
-#include "providers/dummy.h"
-#include "providers/image.h"
 #include "providers/image_parts.h"
-#include "providers/mnist.h"
-#include "providers/npy.h"
-#include "providers/shuffle.h"
 
 namespace convnet {
 
@@ -113,102 +103,9 @@ const DataBatch& StoredProvider::kept(int batch) const {
   return loaded;
 }
 
-std::string BatchRange::str() const {
-  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
-}
-
-std::string batches_text(const std::vector<int>& batches) {
-  std::string text;
-  for (auto at = batches.begin(); at != batches.end();) {
-    BatchRange run{*at, *at};
-    for (++at; at != batches.end() && *at == run.last + 1; ++at) run.last = *at;
-    text += (text.empty() ? "" : ", ") + run.str();
-  }
-  return text;
-}
-
-BatchRange BatchRange::parse(const std::string& text) {
-  constexpr int max_batch = 999'999'999;
-  const char* const end = text.data() + text.size();
-  BatchRange range;
-  // Digits only: from_chars() would also take a sign.
-  const bool digits = text.find_first_not_of("0123456789-") == std::string::npos && !text.starts_with('-');
-  const auto first = std::from_chars(text.data(), end, range.first);
-  auto last = first;
-  if (first.ptr != end && *first.ptr == '-' && first.ptr + 1 != end && first.ptr[1] != '-')
-    last = std::from_chars(first.ptr + 1, end, range.last);
-  else
-    range.last = range.first;
-  if (!digits || first.ec == std::errc::invalid_argument || last.ec == std::errc::invalid_argument ||
-      last.ptr != end)
-    throw InputError(fmt::format(
-        "'{}' is not a range of batches; give a number (6) or the first and the last one (1-5)", text));
-  if (first.ec != std::errc() || last.ec != std::errc() || range.first > max_batch || range.last > max_batch)
-    throw InputError(fmt::format("'{}': batch numbers are 0 to {}", text, max_batch));
-  if (range.first > range.last)
-    throw InputError(fmt::format("'{}' is empty: the first batch comes before the last one, as in {}-{}",
-                                 text, range.last, range.first));
-  return range;
-}
-
-namespace {
-
-/// Returns whether this is the provider of CIFAR that crops: its name in cuda-convnet2, or a name that older
-/// versions of this program used.
-bool is_cropped_cifar(const std::string& name) { return name == "cifar-cropped" || name == "cropped-cifar"; }
-
-std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
-                                                     std::uint64_t seed) {
-  if (name == "mnist") return make_mnist_provider(path);
-  if (name == "npy") return make_npy_provider(path);
-  if (name == "cifar" || is_cropped_cifar(name)) return make_cifar_provider(path);
-  if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
-  // The names of dummy providers are patterns, not what would be typed.
-  std::vector<std::string> typed = provider_names();
-  std::erase_if(typed, [](const std::string& known) { return known.starts_with("dummy-"); });
-  const int most_edits = name.size() < 6 ? 1 : 2;
-  throw InputError("data provider '" + name + "' is not known" +
-                   did_you_mean(name, typed, "the known ones are " + join(provider_names()), most_edits));
-}
-
-/// Throws InputError naming an option that would do nothing.
-void check_stored_options(const std::string& name, const ImageOptions& images) {
-  for (const OptionOfImage& option : options_of_image()) {
-    if (option.is_on(images))
-      throw InputError(fmt::format("--{} is for data provider 'image', not for '{}'", option.name, name));
-  }
-}
-
-}  // namespace
-
-std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
-                                        const ImageOptions& images,
-                                        const std::optional<BatchRange>& shuffled) {
-  if (is_cropped_cifar(name) && !images.crops())
-    throw InputError(
-        fmt::format("data provider '{}' needs --inner-size, the side of the crops, or --crop-pad", name));
-  check_views(images);
-  if (name == "image") return make_image_provider(path, images, seed, shuffled);
-  auto stored = make_stored_provider(name, path, seed);
-  check_stored_options(name, images);
-  if (images.crops() || images.flip == Flip::on || images.pixel_std || images.scalar_mean >= 0)
-    stored = make_cropped_provider(std::move(stored), images, seed);
-  std::unique_ptr<Provider> provider =
-      shuffled ? make_shuffled_provider(std::move(stored), *shuffled, seed, images.balance)
-               : std::move(stored);
-  if (images.mixes() || images.distorts() || images.random_erasing > 0)
-    provider = make_augmented_provider(std::move(provider), images, seed);
-  return provider;
-}
-
 void check_views(const ImageOptions& images) {
   if (images.multiview && images.inner_size == 0)
     throw InputError("--multiview-test needs --inner-size, the side of the views");
-}
-
-std::vector<std::string> provider_names() {
-  return {"image",         "mnist",   "cifar",           "cifar-cropped", "npy",
-          "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 
 std::string left_out_text(const LeftOutFiles& files) {

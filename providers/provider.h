@@ -13,6 +13,7 @@
 
 #include "convnet/base/minibatch_cut.h"
 #include "convnet/base/tensor.h"
+#include "providers/batch_range.h"
 
 namespace convnet {
 
@@ -74,26 +75,12 @@ class PieceInProgress {
 /// Returns a piece that has been read.
 std::unique_ptr<PieceInProgress> finished_piece(std::shared_ptr<const DataBatch> piece);
 
-/// Inclusive range of batch numbers.
-struct BatchRange {
-  int first = 0, last = 0;
-  int count() const { return last - first + 1; }
-  bool holds(int batch) const { return batch >= first && batch <= last; }
-  std::string str() const;  ///< "1-5" or "6"
-  /// Reads "1-5" or "6". Throws InputError with what is allowed.
-  static BatchRange parse(const std::string& text);
-  bool operator==(const BatchRange&) const = default;
-};
-
 /// The batches of a data set for training and tests, for runs that name none.
 struct BatchSplit {
   BatchRange train;                ///< all batches if the data set has none for tests
   std::optional<BatchRange> test;  ///< the data set's own batches for tests, if it has any
   bool held_out = false;           ///< `test` is a tenth of the training images (ImageOptions::hold_out)
 };
-
-/// Returns sorted batch numbers as "1-5, 7".
-std::string batches_text(const std::vector<int>& batches);
 
 /// The part of every minibatch that a process computes.
 struct ImageShare {
@@ -341,19 +328,8 @@ class StoredProvider : public Provider {
   mutable std::optional<int> passing_;  ///< a batch of kept_ that is dropped when another one is read
 };
 
-/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cifar-cropped" and "npy" (read
-/// `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training
-/// sees the images of that range in another order each epoch (shuffle.h). `seed` decides everything random.
-/// Throws InputError for an unknown name, with the known ones, and for options that do not fit the provider.
-std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
-                                        const ImageOptions& images = {},
-                                        const std::optional<BatchRange>& shuffled = {});
-
 /// Throws InputError if tests shall see several views of an image, but no option gives the size of a view.
 void check_views(const ImageOptions& images);
-
-/// Returns the known provider names, for help and errors.
-std::vector<std::string> provider_names();
 
 /// Returns a warning that names the files; "" if there are none.
 std::string left_out_text(const LeftOutFiles& files);

@@ -158,11 +158,16 @@ class Pairing {
       if (found.labels.size() > 1) refuse(found.images[0], found.labels);
       pair(found.images[0], found.labels[0], stem);
     }
+    const bool has_labels =
+        std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return !part.is_image; });
+    const std::string label = has_labels
+                                  ? "its .cls, the label"
+                                  : "its .cls, the label; unpack the tar if it has a folder for each class";
     for (const std::size_t i : rest)
       if (parts_[i].partner == kNone)
-        throw InputError(fmt::format(
-            "{}: '{}' is there without {}", path_, shown(i),
-            parts_[i].is_image ? "its .cls, the label" : fmt::format("an image ({})", kImageExtensions)));
+        throw InputError(
+            fmt::format("{}: '{}' is there without {}", path_, shown(i),
+                        parts_[i].is_image ? label : fmt::format("an image ({})", kImageExtensions)));
   }
 
   [[noreturn]] void refuse(std::size_t part, const std::vector<std::size_t>& partners) const {

@@ -38,6 +38,9 @@ class ShuffledProvider final : public Provider {
   std::int64_t images_in(int batch) const override { return ordered_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { ordered_->check_labels(range); }
   void add_labels(const BatchRange& range, Crc32& sum) const override { ordered_->add_labels(range, sum); }
+  std::vector<std::int64_t> class_counts(const BatchRange& range) const override {
+    return ordered_->class_counts(range);
+  }
   bool has_mean() const override { return ordered_->has_mean(); }
   bool step_subtracts_mean() const override { return ordered_->step_subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return ordered_->statistics(range); }

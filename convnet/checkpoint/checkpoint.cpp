@@ -446,13 +446,34 @@ Abandoned move_later_checkpoints(const std::string& folder, const Position& posi
   return left;
 }
 
+namespace {
+
+/// Returns the last folder in `folder`, by name, that holds checkpoints; "" if none does.
+std::string last_run_in(const std::string& folder) {
+  constexpr int kMost = 10000;
+  std::string last;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (int seen = 0; !error && at != fs::directory_iterator() && seen < kMost; at.increment(error), ++seen) {
+    std::error_code none;
+    if (const std::string path = at->path().string();
+        path > last && at->is_directory(none) && newest_checkpoint(path))
+      last = path;
+  }
+  return last;
+}
+
+}  // namespace
+
 std::string find_checkpoint(const std::string& file_or_folder) {
   std::error_code error;
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
-    if (!newest)
+    if (!newest) {
+      const std::string run = last_run_in(file_or_folder);
       throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
-                       std::string(kExtension) + ")");
+                       std::string(kExtension) + ")" + (run.empty() ? "" : "; the run in it is " + run));
+    }
     return *newest;
   }
   if (!fs::exists(file_or_folder, error)) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/names.h"
 #include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
@@ -31,6 +33,15 @@ bool holds_checkpoints(const std::string& path) {
   return is_folder(path) && newest_checkpoint(path).has_value();
 }
 
+/// Returns what a file is that is no data set and what to do about it; "" if that is not known.
+std::string other_kind_of_file(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  const InputFile file(path);
+  return other_format_text(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)),
+                           "a folder or a tar of photos", "");
+}
+
 }  // namespace
 
 std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
@@ -51,6 +62,11 @@ std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
   return added;
 }
 
+bool is_data_set(const std::string& word, const std::vector<std::string>& known) {
+  const bool takes = std::find(known.begin(), known.end(), "--data-path") != known.end();
+  return takes && (is_folder(word) || is_tar(word)) && !holds_checkpoints(word);
+}
+
 std::string argument_hint(const std::string& word, const std::vector<std::string>& known) {
   const std::string path = shell_word(word);
   const auto takes = [&](const char* option) {
@@ -63,6 +79,9 @@ std::string argument_hint(const std::string& word, const std::vector<std::string
     return "--layer-def names the file of the layers, --layer-params that of their learning parameters";
   if (takes("--data-path") && (is_folder(word) || is_tar(word)))
     return "a data set is given with --data-path " + path;
+  if (takes("--data-path")) {
+    if (const std::string other = other_kind_of_file(word); !other.empty()) return "it " + other;
+  }
   std::error_code error;
   if (takes("--data-path") && !word.starts_with('-') && !fs::exists(word, error)) {
     // A folder with a name like this one may be meant.

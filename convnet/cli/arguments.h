@@ -16,6 +16,10 @@ namespace convnet {
 std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
                                        const std::vector<std::string>& args);
 
+/// Returns whether a word that is no option may be the data set of a command with the options `known`: a
+/// folder without checkpoints, or a tar.
+bool is_data_set(const std::string& word, const std::vector<std::string>& known);
+
 /// Returns what to type instead of a word that is no option, for a command with the options `known`.
 std::string argument_hint(const std::string& word, const std::vector<std::string>& known);
 

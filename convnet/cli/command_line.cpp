@@ -147,7 +147,11 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     throw InputError(e.what());
   }
   std::vector<std::string> wrong;
-  const std::vector<std::string> extras = app.remaining();
+  std::vector<std::string> extras = app.remaining();
+  // Beside another mistake, the first data set stands where it belongs: with_data_set() takes it alone.
+  const auto data = std::find_if(extras.begin(), extras.end(),
+                                 [&](const std::string& word) { return is_data_set(word, known); });
+  if (extras.size() > 1 && data != extras.end()) extras.erase(data);
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const std::string name = extras[i].substr(0, extras[i].find('='));
     wrong.push_back(is_option(name)

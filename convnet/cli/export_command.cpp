@@ -76,11 +76,16 @@ Answer usual_answer(const TrainedNet& trained, const Graph& graph) {
   return has_answer(graph) ? find_answer(graph, trained.checkpoint.matrices, "") : Answer{};
 }
 
-/// Adds the names of the classes, if the answer has a number for each.
-void add_classes(Metadata& metadata, const Answer& answer) {
-  if (answer.class_names.empty()) return;
-  add(metadata, "class_output", answer.layers[0]);
-  add(metadata, "class_names", answer.class_names);
+/// Adds the names of the classes, if the answer has a number for each, or else those of the numbers that one
+/// layer predicts.
+void add_names(Metadata& metadata, const Answer& answer) {
+  if (!answer.class_names.empty()) {
+    add(metadata, "class_output", answer.layers[0]);
+    add(metadata, "class_names", answer.class_names);
+  } else if (answer.layers.size() == 1) {
+    add(metadata, "number_output", answer.layers[0]);
+    add(metadata, "number_names", answer.number_names);
+  }
 }
 
 void write_model(const std::string& file, const TrainedNet& trained, const Graph& graph,
@@ -92,7 +97,7 @@ void write_model(const std::string& file, const TrainedNet& trained, const Graph
   add(model.metadata, "deviation_division", statistics.deviations.empty() ? "none" : "inside the model");
   const Answer usual = usual_answer(trained, graph);
   const auto is_output = [&](const std::string& layer) { return std::ranges::count(outputs, layer) > 0; };
-  if (std::ranges::all_of(usual.layers, is_output)) add_classes(model.metadata, usual);
+  if (std::ranges::all_of(usual.layers, is_output)) add_names(model.metadata, usual);
   write_onnx(file, model);
   fmt::print("{}: from {} to {}, {} operators\n", file, ports_text(model.inputs), ports_text(model.outputs),
              model.nodes.size());
@@ -136,7 +141,7 @@ void write_weights(const std::string& file, const TrainedNet& trained, const Gra
   const Dims& image = trained.checkpoint.matrices.at(0).dims;
   if (!statistics.deviations.empty()) add(metadata, "deviations", over_image(statistics.deviations, image));
   if (!statistics.mean.empty()) add(metadata, "mean", over_image(statistics.mean, image));
-  add_classes(metadata, usual_answer(trained, graph));
+  add_names(metadata, usual_answer(trained, graph));
   weights.file.metadata.insert(metadata.begin(), metadata.end());
   weights.file.metadata["format"] = "pt";  // without it, Hugging Face's libraries refuse the file
   write_safetensors(file, weights.file);

@@ -38,6 +38,17 @@ std::string wrapped(std::string_view text, std::size_t column, std::size_t inden
 /// Returns lines with a name, and from column `indent` on its meaning.
 std::string help_entry(const std::string& name, const std::string& meaning, std::size_t indent);
 
+/// A word of the syntax of .cfg files that is no key of a layer.
+struct SyntaxHelp {
+  std::string word;
+  std::string form;           ///< how it is written
+  std::string doc;            ///< one or two sentences
+  std::string value = {};     ///< the kind of its value, for keys of sections; else ""
+  std::string fallback = {};  ///< its default, for keys of sections
+  std::string belongs = {};   ///< the sections or keys that go with it, or ""
+};
+const std::vector<SyntaxHelp>& syntax_helps();
+
 /// Returns all that `convnet help WORD` says of a word that is no command or layer type: options (also with
 /// their dashes), keys of layers, neurons, schedules, nets, groups of layer types ("cost") and tasks. ""
 /// if it is none of these.

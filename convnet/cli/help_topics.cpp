@@ -37,39 +37,6 @@ const std::array<TaskHelp, 2>& task_helps() {
   return all;
 }
 
-/// A word of the syntax of .cfg files that is no key of a layer.
-struct SyntaxHelp {
-  const char* word;
-  const char* form;
-  std::vector<const char*> texts;
-};
-
-const std::array<SyntaxHelp, 4>& syntax_helps() {
-  static const std::array<SyntaxHelp, 4> all = {{
-      {"repeat",
-       "repeat=N or repeat=A-B",
-       {"number of copies of the section, or the range of their numbers; %(i)s is the number of a copy, "
-        "counted from 0 or from A, and a | b | c in a value gives each copy its own",
-        "default: one copy, without a number", "key of every section of both .cfg files but [DEFAULT]"}},
-      {"if",
-       "if=0|1",
-       {"whether the section is there: 0, no, false, off and an empty value leave it out; if=%(project)s "
-        "asks a parameter of a template",
-        "default: 1", "key of every section of both .cfg files but [DEFAULT]"}},
-      {"DEFAULT",
-       "[DEFAULT]",
-       {"section with values for all layers: a layer takes each key that its type has and that its own "
-        "section lacks; written in capitals, in either .cfg file"}},
-      {"template",
-       "[template NAME(PARAMETERS)] ... [end]",
-       {"sections that stand for layers which repeat; a section with type=NAME stands for all of them. "
-        "%(name)s is the name of that section, %(inputs)s what it reads, and %(PARAMETER)s a value that it "
-        "gives",
-        "keys of its sections: those of their layers, repeat and if (convnet help repeat, convnet help if)"}},
-  }};
-  return all;
-}
-
 std::string paragraph(const std::string& text) {
   return std::string(kTextColumn, ' ') + wrapped(text, kTextColumn, kTextColumn) + "\n";
 }
@@ -135,9 +102,9 @@ std::string key_help(const std::string& word) {
 std::string syntax_help(const std::string& word) {
   for (const SyntaxHelp& syntax : syntax_helps()) {
     if (lower(syntax.word) != lower(word)) continue;
-    std::string text = std::string(syntax.form) + "\n";
-    for (const char* const part : syntax.texts) text += paragraph(part);
-    return text;
+    std::string text = syntax.form + "\n" + paragraph(syntax.doc);
+    if (!syntax.fallback.empty()) text += paragraph("default: " + syntax.fallback);
+    return text + (syntax.belongs.empty() ? "" : paragraph(syntax.belongs));
   }
   return "";
 }
@@ -216,6 +183,30 @@ std::string net_help(const std::string& word) {
 }
 
 }  // namespace
+
+const std::vector<SyntaxHelp>& syntax_helps() {
+  static const std::string any_section = "key of every section of both .cfg files but [DEFAULT]";
+  static const std::vector<SyntaxHelp> all = {
+      {"repeat", "repeat=N or repeat=A-B",
+       "number of copies of the section, or the range of their numbers; %(i)s is the number of a copy, "
+       "counted from 0 or from A, and a | b | c in a value gives each copy its own",
+       "integer or range", "one copy, without a number", any_section},
+      {"if", "if=0|1",
+       "whether the section is there: 0, no, false, off and an empty value leave it out; if=%(project)s "
+       "asks a parameter of a template",
+       "boolean", "1", any_section},
+      {"DEFAULT", "[DEFAULT]",
+       "section with values for all layers: a layer takes each key that its type has and that its own "
+       "section lacks; written in capitals, in either .cfg file"},
+      {"template", "[template NAME(PARAMETERS)] ... [end]",
+       "sections that stand for layers which repeat; a section with type=NAME stands for all of them. "
+       "%(name)s is the name of that section, %(inputs)s what it reads, and %(PARAMETER)s a value that it "
+       "gives",
+       "", "",
+       "keys of its sections: those of their layers, repeat and if (convnet help repeat, convnet help if)"},
+  };
+  return all;
+}
 
 std::string task_help(const std::string& word) {
   for (const TaskHelp& task : task_helps())

@@ -5,6 +5,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/generated_text.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/cli/command_line.h"
@@ -82,9 +83,6 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
   return table;
 }
 
-/// The first bytes of the files that an import writes, so that it replaces no others.
-constexpr const char* kBegins = "# Imported from ";
-
 Dims parse_dims(const std::string& text) {
   Dims dims;
   std::size_t begin = 0;
@@ -108,33 +106,6 @@ void check_folder(const std::string& folder) {
   check_folder_writable(folder, "the checkpoint is to be written to");
 }
 
-/// Throws InputError if the file exists with another text than that of this import and of the last one, whose
-/// checkpoint has it: then the user has edited it.
-void check_unedited(const char* option, const std::string& file, const std::string& text,
-                    const std::string& last_text) {
-  std::error_code none;
-  if (!fs::is_regular_file(file, none) || fs::file_size(file, none) == 0) return;
-  const std::string there = read_whole_file(file);
-  if (there == text || (!last_text.empty() && there == last_text)) return;
-  throw InputError(
-      fmt::format("{} {}: has been edited since it was imported, or another import made it; remove it, or "
-                  "keep it and name another file with {}",
-                  option, file, option));
-}
-
-/// Throws InputError if an import would replace a net or parameters that the user has edited.
-void check_unedited(const ImportCommandOptions& asked, const NetText& text) {
-  Checkpoint last;
-  if (newest_checkpoint(asked.checkpoint)) {
-    try {
-      last = read_checkpoint(asked.checkpoint);
-    } catch (const InputError&) {  // a damaged one is replaced, and says nothing about the files
-    }
-  }
-  check_unedited("--layer-def", asked.definition, text.definition, last.definition_text);
-  check_unedited("--layer-params", asked.parameters, text.parameters, last.parameters_text);
-}
-
 const char* text_of(PixelForm form) {
   switch (form) {
     case PixelForm::unit: return "0 to 1";
@@ -142,6 +113,23 @@ const char* text_of(PixelForm form) {
     case PixelForm::imagenet: return "0 to 1, normalised by ImageNet's mean and deviations";
     case PixelForm::floats: return "float32 numbers as they are in the data set";
     default: return "0 to 255";
+  }
+}
+
+const char* text_of(ImportedCost cost) {
+  switch (cost) {
+    case ImportedCost::tags: return "tags";
+    case ImportedCost::numbers: return "numbers";
+    default: return "classes";
+  }
+}
+
+/// Returns the options of a table of labels that training on photos needs.
+const char* labels_of(ImportedCost cost) {
+  switch (cost) {
+    case ImportedCost::tags: return " --labels TABLE";
+    case ImportedCost::numbers: return " --labels TABLE --label-kind numbers";
+    default: return "";
   }
 }
 
@@ -155,8 +143,7 @@ std::size_t count_layers(const std::string& definition) {
 void print_summary(const ImportedModel& model, const ImportCommandOptions& asked,
                    const std::string& checkpoint, std::size_t layers) {
   fmt::print("{}: {} layers, from {} ({}) to {} {}\n", asked.definition, layers, printable(model.input_name),
-             to_string(model.image), model.text.outputs,
-             model.text.cost == ImportedCost::tags ? "tags" : "classes");
+             to_string(model.image), model.text.outputs, text_of(model.text.cost));
   fmt::print("{}\n{}\n", asked.parameters, checkpoint);
   fmt::print("Pixels as the model takes them: {}{}\n", text_of(model.pixels),
              asked.pixels == PixelForm::automatic ? "; --pixels says otherwise" : "");
@@ -175,8 +162,8 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   if (model.divides_pixels()) options += " --pixel-std 1";
   fmt::print(
       "  train it:   convnet train {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
-      photos ? "PHOTOS" : "--data-path DATA", shell_word(asked.definition), shell_word(asked.parameters),
-      shell_word(asked.checkpoint), options);
+      photos ? std::string("PHOTOS") + labels_of(model.text.cost) : "--data-path DATA",
+      shell_word(asked.definition), shell_word(asked.parameters), shell_word(asked.checkpoint), options);
 }
 
 /// Reads the model that the command names. `weights` are those of a net of Darknet; "" chooses them.
@@ -234,13 +221,14 @@ void import_command(const std::vector<std::string>& args) {
   ImportedModel model;
   {
     const SourceModel source = read_model(named[0], asked.weights);
-    check_outputs({{"--layer-def", asked.definition, "the net is to be written to", kBegins},
-                   {"--layer-params", asked.parameters, "the parameters are to be written to", kBegins}},
-                  {named[0]});
+    check_outputs(
+        {{"--layer-def", asked.definition, "the net is to be written to", "", is_unedited},
+         {"--layer-params", asked.parameters, "the parameters are to be written to", "", is_unedited}},
+        {named[0]});
     check_folder(asked.checkpoint);
     model = import_model(source, how);
   }
-  check_unedited(asked, model.text);
+  for (std::string* text : {&model.text.definition, &model.text.parameters}) *text = generated_text(*text);
   Checkpoint checkpoint = checkpoint_of(model, asked.definition, asked.parameters);
   for (const auto& [file, text] : {std::pair{asked.definition, model.text.definition},
                                    std::pair{asked.parameters, model.text.parameters}})

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/help.h"
 #include "convnet/config/schedule.h"
 #include "layers/layer.h"
 
@@ -44,7 +46,14 @@ std::string describe_type(const LayerType& type) {
   text += "\nkeys of every layer: ";
   for (const ParamSpec& spec : common_params())
     text += (&spec == &common_params().front() ? "" : ", ") + spec.key;
-  return text + "\n\nexample:\n" + type.example + "\n";
+  text += "\nkeys of every section: ";
+  std::string words, helps;
+  for (const SyntaxHelp& key : syntax_helps()) {
+    if (key.value.empty()) continue;
+    words += (words.empty() ? "" : ", ") + key.word;
+    helps += (helps.empty() ? "convnet help " : ", convnet help ") + key.word;
+  }
+  return text + words + " (" + helps + ")\n\nexample:\n" + type.example + "\n";
 }
 
 void markdown_table(std::string& text, const std::vector<ParamSpec>& params) {
@@ -53,6 +62,21 @@ void markdown_table(std::string& text, const std::vector<ParamSpec>& params) {
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n", keys_of(spec), file_of(spec.file), default_of(spec),
                         describe_values(spec), spec.doc);
   text += "\n";
+}
+
+std::string sections_markdown() {
+  std::string text =
+      "## Keys of every section\n\n"
+      "Sections of both files may have these keys, which say how often they are there "
+      "([cfg.md](cfg.md#templates-layers-that-repeat)).\n\n"
+      "| key | default | values | meaning |\n|---|---|---|---|\n";
+  for (const SyntaxHelp& key : syntax_helps()) {
+    if (key.value.empty()) continue;
+    std::string doc;
+    for (const char c : key.doc) doc += c == '|' ? std::string("\\|") : std::string(1, c);
+    text += fmt::format("| `{}` | {} | {} | {} |\n", key.word, key.fallback, key.value, doc);
+  }
+  return text + "\n";
 }
 
 std::string schedules_markdown() {
@@ -87,6 +111,7 @@ std::string layers_markdown() {
       "`<layer>_neuron`; where the file has a layer of such a name, `.1` (or `.2`, …) is added to it.\n\n"
       "## Keys of every layer\n\n";
   markdown_table(text, common_params());
+  text += sections_markdown();
   text += schedules_markdown();
   for (const LayerType& type : layer_types()) {
     text += fmt::format("## {}\n\n{}\n\n{}\n\n", type.name, type.doc, type.formula);
@@ -101,7 +126,9 @@ void layers_command(const std::vector<std::string>& args) {
   if (args.size() > 1) throw InputError("usage: convnet layers [TYPE | --markdown]");
   if (args.empty()) {
     for (const LayerType& type : layer_types()) fmt::print("{:<12} {}\n", type.name, type.doc);
-    fmt::print("\nconvnet layers TYPE shows a type's keys.\n");
+    fmt::print(
+        "\nconvnet layers TYPE shows a type's keys. convnet help repeat, if, template or DEFAULT tells how a "
+        "section stands for several layers.\n");
     return;
   }
   if (args[0] == "--markdown") {
@@ -109,6 +136,8 @@ void layers_command(const std::vector<std::string>& args) {
     return;
   }
   const LayerType* type = find_layer_type(args[0]);
+  if (type == nullptr && !topic_help(args[0]).empty())
+    throw InputError(excerpt(args[0]) + " is no layer type; convnet help " + args[0] + " describes it");
   if (type == nullptr) throw InputError(unknown_layer_type(args[0]));
   fmt::print("{}", describe_type(*type));
 }

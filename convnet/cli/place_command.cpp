@@ -216,7 +216,8 @@ void place_command(const std::vector<std::string>& args) {
   LabelFit labels;
   if (is_ready_net(options.files)) labels = label_fit(*provider, trained);
   if (by_name && trained) {
-    const std::string note = choose_small_minibatch(options.step, texts, image_count(*provider, *trained));
+    const std::string note = choose_small_minibatch(options.step, texts, image_count(*provider, *trained),
+                                                    largest_batch(*provider, *trained));
     if (!note.empty()) fmt::print(stderr, "{}\n", note);
   }
   const NetFiles files = read_net_files(options.files, labels, diagnostics);

@@ -52,7 +52,7 @@ bool open_planned_data(RequestedRun& run) {
     run.provider = open_provider(data, run.options.step.seed);
     return false;
   }
-  choose_ranges(data, run.texts);
+  choose_ranges(run);
   // One range is enough for a plan.
   if (!run.texts.contains("test-range") && names_ranges(run.texts)) data.test_range = data.train_range;
   if (!run.texts.contains("train-range") && names_ranges(run.texts)) data.train_range = data.test_range;
@@ -88,8 +88,9 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
       if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {
-    const std::string note = choose_small_minibatch(run.options.step, run.texts,
-                                                    image_count(*run.provider, run.options.data.train_range));
+    const LargestBatches largest = largest_batches(*run.provider, run.options.data);
+    const std::string note =
+        choose_small_minibatch(run.options.step, run.texts, largest.epoch, largest.train);
     if (!note.empty()) fmt::print(stderr, "{}\n", note);
   }
   return knows_batches;

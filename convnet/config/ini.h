@@ -18,6 +18,9 @@ struct IniValue {
   SourceLocation where;         ///< the line with the key
   bool from_default = false;    ///< inherited from [DEFAULT]; such a key is never reported as unknown
   bool is_referred_to = false;  ///< a %(key)s of its section has the value
+  /// A mistake in a %(key)s of the value has been reported. The text means nothing then, and nothing more is
+  /// said about it.
+  bool is_wrong = false;
 };
 
 /// A section, with the keys that it inherits from [DEFAULT].

@@ -55,13 +55,14 @@ class Expander {
     diagnostics_.error(value.where, in_section(raw) + excerpt(value.written) + " " + wrong);
   }
 
-  /// On a mistake `wrong` says which, and the text stays as it is.
+  /// On a mistake `wrong` says which, and the text stays as it is. Templates have looked at wrong values.
   IniValue expand(const RawSection& raw, const IniValue& value, std::string& wrong) {
     IniValue out = value;
-    if (value.text.find('%') == std::string::npos) return out;
+    if (value.is_wrong || value.text.find('%') == std::string::npos) return out;
     std::string text;
     wrong = references_.replace_all(raw, value.key, value.text, text);
     if (wrong.empty()) out.text = trim(text);
+    out.is_wrong = !wrong.empty();
     return out;
   }
 
@@ -84,7 +85,9 @@ std::vector<IniSection> expand_sections(const std::vector<FlatSection>& flat, Di
 IniSection expand_defaults(const RawSection& defaults) {
   Diagnostics unreported;
   const RawSection empty{{kDefaultSection, defaults.section.where, {}}};
-  return Expander(defaults, unreported).expand(empty);
+  IniSection section = Expander(defaults, unreported).expand(empty);
+  for (IniValue& value : section.values) value.is_wrong = false;  // nobody has been told
+  return section;
 }
 
 }  // namespace convnet

@@ -197,7 +197,8 @@ class TemplateUser {
       if (wrong.empty()) wrong = references_.replace_scope(raw, scope, value.text, text);
       if (wrong.empty()) wrong = tidy(text);
       if (!wrong.empty()) report(raw, value, wrong);
-      value.text = text;
+      value.is_wrong = !wrong.empty();
+      if (!value.is_wrong) value.text = text;
     }
     add(std::move(section));
   }
@@ -251,23 +252,30 @@ class TemplateUser {
       IniValue one = value;
       const std::string wrong = repetition == nullptr ? "" : pick(one.text, copy, repetition->count);
       if (!wrong.empty()) report(section, value, wrong);
+      one.is_wrong = !wrong.empty();
       all_good = all_good && wrong.empty();
-      if (wrong.empty()) set(picked, std::move(one));
+      set(picked, std::move(one));
     }
     for (const IniValue& value : picked.section.values) {
       IniValue made = value;
+      if (made.is_wrong) {
+        set(section, std::move(made));
+        continue;
+      }
       made.text.clear();
       std::string wrong = references_.replace_scope(picked, scope, value.text, made.text);
       if (wrong.empty() && repetition != nullptr) wrong = pick(made.text, copy, repetition->count);
       if (wrong.empty()) wrong = tidy(made.text);
       if (!wrong.empty()) report(section, value, wrong);
+      made.is_wrong = !wrong.empty();
+      if (made.is_wrong) made.text = value.text;
       all_good = all_good && wrong.empty();
-      if (wrong.empty()) set(section, std::move(made));
+      set(section, std::move(made));
     }
     if (!is_wanted(section)) return;
     if (const IniValue* type = section.section.find("type")) {
       std::string name;
-      if (references_.resolve(section, {}, type->text, name).empty()) {
+      if (!type->is_wrong && references_.resolve(section, {}, type->text, name).empty()) {
         const auto found = by_name_.find(name);
         // A parameter with a mistake would be missing, too.
         if (found != by_name_.end()) {
@@ -293,6 +301,7 @@ class TemplateUser {
   bool is_wanted(const RawSection& section) {
     const IniValue* value = section.section.find(kIf);
     if (value == nullptr) return true;
+    if (value->is_wrong) return false;
     std::string text;
     std::string wrong = references_.resolve(section, {}, value->text, text);
     if (!wrong.empty()) {

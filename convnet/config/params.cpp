@@ -127,7 +127,9 @@ class Assigner {
   }
 
   void assign(const ParamSpec& spec, const IniValue& value, std::size_t inputs, void* params) {
-    if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
+    if (value.is_wrong) {
+      good_ = false;
+    } else if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
       error(value.where, value.written + " " + wrong + padding_hint(spec, value.text));
   }
 
@@ -144,10 +146,14 @@ class Assigner {
 
   void error(const SourceLocation& where, const std::string& message) {
     diagnostics_.error(where, prefix_ + message);
+    good_ = false;
   }
   void warning(const SourceLocation& where, const std::string& message) {
     diagnostics_.warning(where, prefix_ + message);
   }
+
+  /// Returns whether all keys and values so far are right.
+  bool good() const { return good_; }
 
  private:
   void report_unknown(const IniValue& value, const IniSection& section) {
@@ -201,6 +207,7 @@ class Assigner {
   bool strict_;
   Diagnostics& diagnostics_;
   std::vector<std::string> suggested_;  ///< keys suggested for unknown ones
+  bool good_ = true;
 };
 
 }  // namespace
@@ -323,7 +330,27 @@ ParamSpec param_hint(std::string key, ParamInfo info) {
   return spec;
 }
 
-void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
+namespace {
+
+/// Returns whether inputs= of the section has swallowed the key, as an indented line below it.
+bool is_line_of_inputs(const ParamSpec& spec, const IniSection& section) {
+  const IniValue* value = section.find("inputs");
+  std::string_view rest = value == nullptr || value->from_default ? std::string_view() : value->text;
+  for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    rest.remove_prefix(end + 1);
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string key = lower(trim(line.substr(0, equals)));
+    const auto is_it = [&](const std::string& name) { return lower(name) == key; };
+    if (is_it(spec.key) || std::any_of(spec.aliases.begin(), spec.aliases.end(), is_it)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics) {
   KnownKeys known;
@@ -342,11 +369,12 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
       const std::string wrong = spec.assign(params, *spec.fallback, inputs);
       if (!wrong.empty()) throw std::logic_error("default of '" + spec.key + "': " + wrong);
     } else if (spec.file != CfgFile::parameters) {
-      assigner.report_missing(spec, definition.where);
+      if (inputs > 0 || !is_line_of_inputs(spec, definition)) assigner.report_missing(spec, definition.where);
     } else if (parameters && !is_inherited) {
       assigner.report_missing(spec, parameters->where);
     }
   }
+  return assigner.good();
 }
 
 std::vector<std::string> missing_keys(const std::vector<ParamSpec>& specs, const IniSection* parameters) {

@@ -35,8 +35,8 @@ struct ParamSpec {
   std::string unit;  ///< "pixels", "maps", "" …; if the value is a name, what it names ("file", "folder")
   std::string doc;   ///< one sentence
   CfgFile file = CfgFile::definition;
-  /// Parses `text` into the field of the struct at `params` for a layer of `inputs` inputs. Returns what is
-  /// wrong ("expects an integer, not 'x'"), or "".
+  /// Parses `text` into the field of the struct at `params` for a layer of `inputs` inputs, 0 if their number
+  /// is not known. Returns what is wrong ("expects an integer, not 'x'"), or "".
   std::function<std::string(void* params, const std::string& text, std::size_t inputs)> assign;
 };
 
@@ -129,7 +129,8 @@ ParamSpec param(std::string key, T Params::*field, ParamInfo info) {
   return spec;
 }
 
-/// Declares a key with one value for each input; a single value is used for all of them.
+/// Declares a key with one value for each input; a single value is used for all of them. Where the number of
+/// inputs is not known, any number of values is right.
 template <class Params, class T>
 ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamInfo info) {
   ParamSpec spec =
@@ -138,13 +139,13 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
                                       std::size_t inputs) -> std::string {
     std::vector<std::string> items = split_list(text);
     if (items.empty() && rules.fallback == "") items.emplace_back();
-    if (items.size() == 1) items.resize(inputs, items[0]);
-    if (items.size() != inputs)
+    if (items.size() == 1 && inputs > 0) items.resize(inputs, items[0]);
+    if (items.size() != inputs && inputs > 0)
       return "has " + std::to_string(items.size()) + " values for " + std::to_string(inputs) +
              " inputs; give one value, or one per input";
     std::vector<T>& out = static_cast<Params*>(params)->*field;
-    out.assign(inputs, T{});
-    for (std::size_t i = 0; i < inputs; ++i) {
+    out.assign(items.size(), T{});
+    for (std::size_t i = 0; i < items.size(); ++i) {
       T value{};
       if (std::string wrong = parse_value(items[i], rules, value); !wrong.empty()) return wrong;
       out[i] = value;
@@ -213,7 +214,10 @@ struct KnownElsewhere {
 /// `parameters` is null if the parameter file has no section for the layer, or what the layer takes from its
 /// [DEFAULT]; then nothing is said about missing keys of the parameter file (see missing_keys()). If both
 /// files give a key that may stand in both, the parameter file wins, with a warning.
-void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
+/// If inputs= is wrong, which the caller reports, `inputs` is 0 where their number is not known, and keys
+/// that inputs= has swallowed as indented lines are not missing. Returns false after errors, and if a value
+/// has a mistake that was reported before (IniValue::is_wrong).
+bool assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
 

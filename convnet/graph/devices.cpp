@@ -43,6 +43,7 @@ bool DeviceReader::read_gpus(const IniSection& section, Node& node) {
 }
 
 bool DeviceReader::parse_gpus(const IniSection& section, const IniValue& line, Node& node) {
+  if (line.is_wrong) return false;
   ParamSpec rules;
   rules.min = 0;
   rules.max = 1023;

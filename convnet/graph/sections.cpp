@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -144,9 +145,10 @@ class SectionReader {
     node.type = type->name;
     node.role = type->role;
     node.where = section.where;
-    if (!find_inputs(section, *type, node, source)) return;
+    source.inputs_are_right = find_inputs(section, *type, node, source);
     const bool gpus_good = devices_.read_gpus(section, node);
     node.layer = type->create(*type, source);
+    const Implicit implicit = read_implicit(section, source, *type, node.layer.get());
     if (node.layer == nullptr || !gpus_good) return;
     if (!check_size(section, *node.layer)) return;
     if (!devices_.read_parallel(section, node)) return;
@@ -154,7 +156,7 @@ class SectionReader {
     if (type->role == LayerRole::weights) warn_random_sparse(section);
     wrong_sections_.erase(section.name);
     const NodeId id = add_node(std::move(node));
-    add_implicit(section, source, *type, id);
+    add_implicit(section, implicit, id);
   }
 
   /// Returns the layer's section in the parameter file. Without one, a layer that needs learning parameters
@@ -332,6 +334,7 @@ class SectionReader {
                         : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
+    if (value->is_wrong) return nullptr;
     const LayerType* type = find_layer_type(value->text);
     if (type != nullptr) return type;
     std::vector<std::string> templates;
@@ -344,6 +347,8 @@ class SectionReader {
     return nullptr;
   }
 
+  /// Finds the layers that inputs= names, and fills in Node::inputs and LayerSource::inputs. Returns false
+  /// if one of them is wrong, after an error if the mistake is in this section.
   bool find_inputs(const IniSection& section, const LayerType& type, Node& node, LayerSource& source) {
     const IniValue* value = section.find("inputs");
     if (type.max_inputs == 0) {
@@ -353,6 +358,7 @@ class SectionReader {
       }
       return true;
     }
+    if (value != nullptr && value->is_wrong) return false;
     const std::vector<std::string> names =
         value == nullptr ? std::vector<std::string>{} : split_list(value->text);
     if (names.empty()) {
@@ -365,6 +371,7 @@ class SectionReader {
             "inputs has an empty entry, because it has a comma too many; remove the comma");
       return false;
     }
+    for (const std::string& name : names) source.inputs.emplace_back().name = name;
     const auto count = static_cast<int>(names.size());
     if (count < type.min_inputs || count > type.max_inputs) {
       const std::string takes =
@@ -377,24 +384,30 @@ class SectionReader {
       return false;
     }
     bool good = true;
-    for (const std::string& name : names) good = add_input(name, *value, section, node, source) && good;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      good = add_input(i, *value, section, node, source.inputs[i]) && good;
+    // The names with a line break have swallowed an indented line; there may be any number of others.
+    if (!good && std::any_of(names.begin(), names.end(),
+                             [](const std::string& name) { return name.find('\n') != std::string::npos; }))
+      source.inputs.clear();
     return good;
   }
 
-  bool add_input(const std::string& name, const IniValue& value, const IniSection& section, Node& node,
-                 LayerSource& source) {
+  /// Finds the layer of input i, whose name is filled in.
+  bool add_input(std::size_t i, const IniValue& value, const IniSection& section, Node& node,
+                 LayerInput& out) {
+    const std::string name = out.name;
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) {
       const Node& input = graph_.nodes[found->second];
       node.inputs.push_back(input.id);
       const std::int64_t classes = input.layer->label_classes();
-      source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
-      source.inputs.back().flat_because = input.layer->facts.flat_because;
-      if (const auto& data = input.layer->facts.data; data) source.inputs.back().matrix = data->matrix;
+      out = {name, input.layer->output, input.type, input.layer->facts.function, classes};
+      out.flat_because = input.layer->facts.flat_because;
+      if (const auto& data = input.layer->facts.data; data) out.matrix = data->matrix;
       if (classes > 0)
-        source.inputs.back().class_names =
-            class_names_.at(static_cast<std::size_t>(input.layer->facts.data->matrix));
-      if (classes > 0 && (node.role != LayerRole::cost || source.inputs.size() != 1)) {
+        out.class_names = class_names_.at(static_cast<std::size_t>(input.layer->facts.data->matrix));
+      if (classes > 0 && (node.role != LayerRole::cost || i != 0)) {
         error(value.where, section.name,
               "input '" + name + "' holds class labels, which only a cost can read, as its first input");
         return false;
@@ -424,13 +437,21 @@ class SectionReader {
     return graph_.nodes.back().id;
   }
 
-  /// Makes layers of their own of dropout= and neuron=, between this one and its users.
-  void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, NodeId id) {
+  /// What dropout= and neuron= of a section ask for.
+  struct Implicit {
+    double drop = 0;
+    std::optional<Neuron> neuron;
+  };
+
+  /// Reads dropout= and neuron= of a section. `layer` is null after errors. A wrong value is reported and
+  /// left out; the layer's shape is the same without it.
+  Implicit read_implicit(const IniSection& section, const LayerSource& source, const LayerType& type,
+                         const Layer* layer) {
     const IniValue* neuron = section.find("neuron");
-    if (neuron != nullptr && neuron->text.empty()) neuron = nullptr;
+    if (neuron != nullptr && (neuron->text.empty() || neuron->is_wrong)) neuron = nullptr;
     const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
-    const Layer& layer = *graph_.nodes[id].layer;
-    const bool no_features = type.role == LayerRole::cost || layer.label_classes() > 0;
+    if (dropout != nullptr && dropout->is_wrong) dropout = nullptr;
+    const bool no_features = type.role == LayerRole::cost || (layer != nullptr && layer->label_classes() > 0);
     if (no_features || type.role == LayerRole::data) {
       const auto ignored = [&](const IniValue* value) {
         if (value != nullptr && !value->from_default)
@@ -444,26 +465,30 @@ class SectionReader {
         dropout = nullptr;
       }
     }
+    Implicit implicit;
     if (dropout != nullptr) {
       ParamSpec rules;
       rules.min = 0;
       rules.max = 0.999;
-      double drop = 0;
-      if (std::string wrong = parse_value(dropout->text, rules, drop); !wrong.empty()) {
+      if (std::string wrong = parse_value(dropout->text, rules, implicit.drop); !wrong.empty())
         error(dropout->where, section.name, "dropout " + wrong);
-        return;
-      }
-      if (drop > 0)
-        id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(drop, layer.output));
     }
-    if (neuron == nullptr || type.role == LayerRole::neuron) return;
+    if (neuron == nullptr || type.role == LayerRole::neuron) return implicit;
     try {
-      const Neuron f = parse_neuron(neuron->text);
-      if (f.kind == NeuronKind::ident) return;
-      add_above(id, section.name, "_neuron", "neuron", make_neuron_layer(f, graph_.nodes[id].layer->output));
+      implicit.neuron = parse_neuron(neuron->text);
     } catch (const std::invalid_argument& wrong) {
       error(neuron->where, section.name, wrong.what());
     }
+    return implicit;
+  }
+
+  /// Makes layers of their own of dropout= and neuron=, between this one and its users.
+  void add_implicit(const IniSection& section, const Implicit& implicit, NodeId id) {
+    const FeatureShape shape = graph_.nodes[id].layer->output;
+    if (implicit.drop > 0)
+      id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(implicit.drop, shape));
+    if (implicit.neuron && implicit.neuron->kind != NeuronKind::ident)
+      add_above(id, section.name, "_neuron", "neuron", make_neuron_layer(*implicit.neuron, shape));
   }
 
   /// Returns `wish`, or if a layer of the file has that name, the first of wish.1, wish.2, … that is free.

@@ -132,14 +132,17 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
   return found * replicas;
 }
 
-std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images) {
+std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images,
+                                   std::int64_t largest) {
   if (texts.contains("mini")) return "";
   constexpr int kFewest = 16, kSteps = 20;
   const int usual = step.mini;
   while (step.mini > kFewest && images < std::int64_t{kSteps} * step.mini) step.mini /= 2;
+  step.mini = static_cast<int>(std::clamp<std::int64_t>(largest, 1, step.mini));
   texts["mini"] = std::to_string(step.mini);
   if (step.mini == usual) return "";
-  return fmt::format("Not given, and chosen for {} images: --mini {}", images, step.mini);
+  return fmt::format("Not given, and chosen for {} image{}: --mini {}", images, images == 1 ? "" : "s",
+                     step.mini);
 }
 
 }  // namespace convnet

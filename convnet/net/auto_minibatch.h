@@ -38,7 +38,9 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
                      std::string& note, Processes* processes = nullptr);
 
 /// Chooses the minibatch of a new run that names only a net and its data, if `texts` has none: an epoch of
-/// few images has several steps then. Returns a note about it; "" if --mini stays as it is.
-std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images);
+/// few images has several steps then, and no batch has fewer images than a minibatch. `images` are those of
+/// an epoch, `largest` those of its largest batch. Returns a note about it; "" if --mini stays as it is.
+std::string choose_small_minibatch(StepOptions& step, OptionTexts& texts, std::int64_t images,
+                                   std::int64_t largest);
 
 }  // namespace convnet

@@ -17,6 +17,7 @@
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/pickle.h"
+#include "providers/registry.h"
 
 namespace convnet {
 
@@ -261,17 +262,17 @@ std::string classes_text(const Provider& provider, const std::vector<std::int64_
 std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts) {
   const auto empty = std::count(counts.begin(), counts.end(), 0);
   if (empty == 0) return "";
+  const char* advice = provider.matrices().at(1).class_names.empty()
+                           ? "number the classes from 0 and without gaps"
+                           : "remove what is no class";
   const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
   const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
   if (empty == 1)
-    return fmt::format(
-        "warning: class '{}' has no training images, and the net has an output for it: remove what is no "
-        "class",
-        name);
+    return fmt::format("warning: class '{}' has no training images, and the net has an output for it: {}",
+                       name, advice);
   return fmt::format(
-      "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: "
-      "remove what is no class",
-      empty, name);
+      "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: {}",
+      empty, name, advice);
 }
 
 std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images) {

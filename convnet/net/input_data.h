@@ -35,8 +35,12 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
 /// Returns what is wrong if the images `now` are bytes and those that a net was trained on were floats, or
 /// the reverse; "" if they are of one kind.
 std::string other_numbers(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
-/// Returns a warning if classes have other names in the data set `now` than in `then`, but kept their
-/// numbers; else "".
+/// Returns what is wrong if a layer of the net has as many outputs as there are classes, and the data set
+/// `now` has another number of classes than the one that the net was trained on; else "".
+std::string other_outputs(const IniFile& definition, const std::vector<MatrixInfo>& then,
+                          const std::vector<MatrixInfo>& now);
+/// Returns a warning if the data set `now` has labels of another kind than `then`, or if classes have other
+/// names there but kept their numbers; else "".
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
 
 /// Throws InputError if tests shall see several views of an image (--multiview-test), but the run of the

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "providers/provider.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet {
 

@@ -45,12 +45,13 @@ std::vector<std::string> texts_of_dict(const std::string& dict) {
   return texts;
 }
 
-/// Returns the names of classes that `convnet export` and Ultralytics write into models, if they are as many
-/// as outputs.
-std::vector<std::string> class_names(const SourceModel& model, std::int64_t outputs) {
+/// Returns the names of classes that `convnet export` and Ultralytics write into models, or of the numbers
+/// that a net predicts, if they are as many as outputs.
+std::vector<std::string> class_names(const SourceModel& model, ImportedCost cost, std::int64_t outputs) {
   std::vector<std::string> names_of_dict = texts_of_dict(entry(model, "names"));
   if (std::ssize(names_of_dict) == outputs) return names_of_dict;
-  const nlohmann::json names = nlohmann::json::parse(entry(model, "class_names"), nullptr, false);
+  const nlohmann::json names = nlohmann::json::parse(
+      entry(model, cost == ImportedCost::numbers ? "number_names" : "class_names"), nullptr, false);
   std::vector<std::string> texts;
   if (!names.is_array() || std::ssize(names) != outputs) return {};
   for (const auto& name : names) {
@@ -147,17 +148,12 @@ std::vector<MatrixInfo> matrices_of(const ImportedModel& model) {
   MatrixInfo images{"data", model.image, divides || floats ? DataType::f32 : DataType::u8};
   if (divides) images.stored_type = DataType::u8;
   images.stored = model.stored;
-  MatrixInfo labels{"labels",
-                    {1},
-                    DataType::s32,
-                    tags ? 1 : model.text.outputs,
-                    tags ? std::vector<std::string>() : model.class_names};
-  MatrixInfo targets{"multi-hot labels",
-                     {model.text.outputs},
-                     DataType::f32,
-                     0,
-                     tags ? model.class_names : std::vector<std::string>()};
-  return {images, labels, targets};
+  const std::int64_t outputs = model.text.outputs;
+  if (model.text.cost == ImportedCost::numbers)
+    return {images, {"numbers", {outputs}, DataType::f32, 0, model.class_names}};
+  return {images,
+          {"labels", {1}, DataType::s32, outputs, model.class_names},
+          {tags ? kTagsMatrix : "multi-hot labels", {outputs}, DataType::f32, 0}};
 }
 
 OptionTexts options_of(const ImportedModel& model, const std::string& definition,
@@ -176,7 +172,6 @@ PixelStatistics statistics_of(const ImportedModel& model) {
   PixelStatistics statistics;
   const auto numbers = static_cast<std::size_t>(element_count(model.image));
   statistics.mean.assign(numbers, 0.0F);
-  if (model.pixels == PixelForm::floats) return statistics;
   const std::vector<float>& shift = model.images.shift;
   for (std::size_t i = 0; i < numbers; ++i) statistics.mean[i] = -shift[i * shift.size() / numbers];
   if (!model.divides_pixels()) return statistics;
@@ -204,8 +199,8 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
   std::vector<std::string> head = {
       "Imported from " + printable(name) +
       (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
-  result.text = net_text(translated, head);
-  result.class_names = escape_non_utf8(class_names(model, result.text.outputs));
+  result.text = net_text(translated, head, entry(model, "number_output") == translated.output_name);
+  result.class_names = escape_non_utf8(class_names(model, result.text.cost, result.text.outputs));
   result.input_name = translated.input_name;
   result.output_name = translated.output_name;
   result.other_outputs = translated.other_outputs;

@@ -27,7 +27,8 @@ class NetWriter {
         last_(last),
         text_(text),
         users_(count_users(net, last)),
-        names_({"data", "labels", "targets", "probs", "logprob", "default", "DEFAULT"}),
+        names_({"data", "labels", "targets", "numbers", "difference", "squares", "probs", "logprob",
+                "default", "DEFAULT"}),
         reader_(net.size(), net.size()),
         section_(net.size()) {
     for (SketchId id = 0; id <= last; ++id)
@@ -99,7 +100,7 @@ class NetWriter {
 };
 
 /// Returns the layer whose outputs a net's cost reads, and which cost it is.
-SketchId find_answer_layer(const NetSketch& net, SketchId output, NetText& text) {
+SketchId find_answer_layer(const NetSketch& net, SketchId output, bool predicts_numbers, NetText& text) {
   const SketchLayer* layer = &net[output];
   SketchId id = output;
   if (layer->type == "neuron" && layer->neuron.name == "log" && net[layer->inputs[0]].type == "softmax") {
@@ -107,33 +108,52 @@ SketchId find_answer_layer(const NetSketch& net, SketchId output, NetText& text)
     layer = &net[id];
   }
   text.outputs = layer->shape.size();
+  if (predicts_numbers && layer->type != "softmax") text.cost = ImportedCost::numbers;
   if (layer->type == "neuron" && layer->neuron.name == "logistic") text.cost = ImportedCost::tags;
   text.adds_softmax = layer->type != "softmax" && text.cost == ImportedCost::classes;
   return id;
 }
 
+/// Returns the section of what the data set tells of an image: its class, tags or numbers.
+const char* data_section(ImportedCost cost) {
+  switch (cost) {
+    case ImportedCost::tags: return "[targets]\ntype=data\ndataIdx=2\n";
+    case ImportedCost::numbers: return "[numbers]\ntype=data\ndataIdx=1\n";
+    default: return "[labels]\ntype=data\ndataIdx=1\n";
+  }
+}
+
+/// Returns the sections that compare the outputs of layer `answer` with that.
+std::string cost_sections(ImportedCost cost, const std::string& answer) {
+  switch (cost) {
+    case ImportedCost::tags: return "\n[logprob]\ntype=cost.bce\ninputs=targets," + answer + "\n";
+    case ImportedCost::numbers:
+      return "\n[difference]\ntype=eltsum\ninputs=" + answer +
+             ",numbers\ncoeffs=1,-1\n\n[squares]\ntype=cost.sum2\ninputs=difference\n";
+    default: return "\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+  }
+}
+
 }  // namespace
 
-NetText net_text(const TranslatedNet& translated, const std::vector<std::string>& head) {
+NetText net_text(const TranslatedNet& translated, const std::vector<std::string>& head,
+                 bool predicts_numbers) {
   NetText text;
   const NetSketch& net = translated.net;
-  const SketchId last = find_answer_layer(net, translated.output, text);
-  const bool tags = text.cost == ImportedCost::tags;
+  const SketchId last = find_answer_layer(net, translated.output, predicts_numbers, text);
   text.definition = comment_text(head) +
                     "\n[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
-                    "[data]\ntype=data\ndataIdx=0\n\n" +
-                    (tags ? "[targets]\ntype=data\ndataIdx=2\n" : "[labels]\ntype=data\ndataIdx=1\n");
+                    "[data]\ntype=data\ndataIdx=0\n\n" + data_section(text.cost);
   text.parameters =
       comment_text(head) +
       "\n[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
   NetWriter writer(net, translated.input, last, text);
   writer.write();
   if (text.adds_softmax) text.definition += "\n[probs]\ntype=softmax\ninputs=" + writer.section(last) + "\n";
-  text.definition += tags ? "\n[logprob]\ntype=cost.bce\ninputs=targets," + writer.section(last) + "\n"
-                          : "\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
-  text.parameters += "\n[logprob]\ncoeff=1\n";
+  text.definition += cost_sections(text.cost, writer.section(last));
+  text.parameters += text.cost == ImportedCost::numbers ? "\n[squares]\ncoeff=1\n" : "\n[logprob]\ncoeff=1\n";
   constexpr std::int64_t kTop = 5;
-  if (!tags && text.outputs > kTop) text.parameters += "topk=5\n";
+  if (text.cost == ImportedCost::classes && text.outputs > kTop) text.parameters += "topk=5\n";
   return text;
 }
 

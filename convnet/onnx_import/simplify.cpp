@@ -183,7 +183,8 @@ ImagePreparation simplify(TranslatedNet& translated, const std::string& file, bo
     for (SketchId& input : layer.inputs)
       while (net[input].type == "ident") input = net[input].inputs[0];
     const bool takes_part = layer.type == "shift" || affine_of(layer).has_value();
-    if (takes_part && only_reader && (prepares || layer.inputs[0] != translated.input))
+    const bool is_of_images = layer.inputs.size() == 1 && layer.inputs[0] == translated.input;
+    if (takes_part && only_reader && (prepares || layer.type == "shift" || !is_of_images))
       take_into_below(net, id, translated.input, images);
     if (net[id].type == "affine") continue;  // the next one may take it in
     if (net[id].type == "pad" && net[id].border.value == 0) make_border(net[id]);

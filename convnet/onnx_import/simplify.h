@@ -14,8 +14,9 @@ struct ImagePreparation {
 };
 
 /// Simplifies the net, until each layer is one of the program. Factors and terms of maps go into the weights
-/// of the layer below them, those of the images, if `prepares`, into the returned preparation. Throws
-/// InputError naming each operator of which something is left that no layer does; messages begin with `file`.
+/// of the layer below them, those of the images, if `prepares`, into the returned preparation. Terms of
+/// single numbers of the images, which no layer adds, go there in any case. Throws InputError naming each
+/// operator of which something is left that no layer does; messages begin with `file`.
 ImagePreparation simplify(TranslatedNet& translated, const std::string& file, bool prepares);
 
 /// Returns for each layer how often it is read by layers that the output needs; the output counts as read

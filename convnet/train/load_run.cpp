@@ -371,7 +371,7 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   // These make a plan for tests, but do not test.
   if ((run.options.check_grads || run.options.find_rate) && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
-  const std::string batches = choose_ranges(run.options.data, run.texts);
+  const std::string batches = choose_ranges(run);
   if (run.folder && !run.options.tensorboard.empty()) {
     const std::lock_guard guard(claiming);
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
@@ -393,7 +393,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (run.options.trains()) run.class_counts = run.provider->class_counts(run.options.data.train_range);
   add_note(run.notes, classes_text(*run.provider, run.class_counts));
   if (run.by_name && !run.checkpoint)
-    add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images));
+    add_note(run.notes, choose_small_minibatch(run.options.step, run.texts, run.train_images,
+                                               largest_batch(*run.provider, run.options.data.train_range)));
   make_graph(run, processes, diagnostics);
   if (run.options.trains()) choose_tests(run);
   run.saved_options = saved_of(run.texts);

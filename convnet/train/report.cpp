@@ -80,7 +80,7 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   if (processes != nullptr)
     text += fmt::format(", in {} processes ({}{})", processes->count(), hosts_text(*processes),
                         net.executor().has_communicator() ? "; NCCL" : "");
-  text += fmt::format("; minibatches of {} images", minibatch);
+  text += fmt::format("; minibatches of {} image{}", minibatch, minibatch == 1 ? "" : "s");
   const MinibatchCut cut = graph.cut();
   if (cut.replicas > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}",

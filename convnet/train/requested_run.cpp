@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -260,8 +261,30 @@ void check_fits(const Provider& provider, const Checkpoint& checkpoint) {
     if (const std::string wrong = check(checkpoint.matrices, provider.matrices()); !wrong.empty())
       throw InputError(checkpoint.file + ": the data set does not fit: " + wrong);
   }
+  Diagnostics ignored;
+  const IniFile definition = parse_ini(checkpoint.definition_path, checkpoint.definition_text, ignored);
+  if (const std::string wrong = other_outputs(definition, checkpoint.matrices, provider.matrices());
+      !wrong.empty())
+    throw InputError(checkpoint.file + ": the data set does not fit: " + wrong);
   if (const std::string warning = renamed_class(checkpoint.matrices, provider.matrices()); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
+}
+
+/// Opens the data set by `open`. If its folder, of which a checkpoint has told, is not there, the error says
+/// so.
+void explain_moved_data(const RequestedRun& run, const std::function<void()>& open) {
+  const std::string& path = run.options.data.path;
+  try {
+    open();
+  } catch (const InputError& e) {
+    std::error_code none;
+    const bool is_there = path.empty() || std::filesystem::exists(path, none);
+    if (!run.checkpoint || run.given.contains("data-path") || is_there) throw;
+    throw InputError(
+        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
+                    "folder, name it with --data-path",
+                    e.what(), path, run.checkpoint->file));
+  }
 }
 
 }  // namespace
@@ -347,22 +370,20 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
   return unconverted;
 }
 
+std::string choose_ranges(RequestedRun& run) {
+  std::string note;
+  explain_moved_data(run, [&] { note = choose_ranges(run.options.data, run.texts); });
+  return note;
+}
+
 void open_data(RequestedRun& run) {
   const DataOptions& data = run.options.data;
-  try {
+  explain_moved_data(run, [&] {
     run.provider = open_provider(data, run.options.step.seed);
     if (!run.options.tests.only_tests()) run.provider->check_range(data.train_range, "--train-range");
     run.provider->check_range(data.test_range, "--test-range");
     if (run.checkpoint) check_fits(*run.provider, *run.checkpoint);
-  } catch (const InputError& e) {
-    std::error_code none;
-    const bool is_there = data.path.empty() || std::filesystem::exists(data.path, none);
-    if (!run.checkpoint || run.given.contains("data-path") || is_there) throw;
-    throw InputError(
-        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
-                    "folder, name it with --data-path",
-                    e.what(), data.path, run.checkpoint->file));
-  }
+  });
 }
 
 void check_layer_names(const RequestedRun& run, const Graph& graph) {

@@ -47,6 +47,10 @@ bool needs_data_first(const RequestedRun& run);
 /// the checkpoint.
 std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwise, Diagnostics& diagnostics);
 
+/// Chooses the ranges of batches that the run does not name, and returns a note about them (data_set.h).
+/// Throws InputError as open_data() does.
+std::string choose_ranges(RequestedRun& run);
+
 /// Opens the data set as `run.provider`. Throws InputError if it lacks the batches of the run, or does not
 /// fit the checkpoint; the message says so if the folder's name comes from there.
 void open_data(RequestedRun& run);

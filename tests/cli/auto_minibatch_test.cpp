@@ -1,6 +1,8 @@
 // --mini auto: the largest minibatch that fits the memory and the data set.
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <vector>
 
 #include "convnet/net/auto_minibatch.h"
 #include "tests/catch.h"
@@ -52,12 +54,25 @@ TEST_CASE("a net by its name gets small minibatches for few images, the same one
     INFO(images);
     StepOptions step;
     OptionTexts texts;
-    const std::string note = choose_small_minibatch(step, texts, images);
+    const std::string note = choose_small_minibatch(step, texts, images, images);
     CHECK(step.mini == mini);
     CHECK(texts.at("mini") == std::to_string(mini));
     CHECK(note == (mini == 128 ? ""
                                : "Not given, and chosen for " + std::to_string(images) + " images: --mini " +
                                      std::to_string(mini)));
+  }
+  // No batch has fewer images than a minibatch, so nothing is chosen that a warning is about.
+  for (const auto& [images, largest, mini, counted] :
+       std::vector<std::tuple<int, int, int, std::string>>{{15, 15, 15, "15 images"},
+                                                           {1, 1, 1, "1 image"},
+                                                           {5, 1, 1, "5 images"},
+                                                           {10000, 100, 100, "10000 images"}}) {
+    INFO(counted);
+    StepOptions step;
+    OptionTexts texts;
+    CHECK(choose_small_minibatch(step, texts, images, largest) ==
+          "Not given, and chosen for " + counted + ": --mini " + std::to_string(mini));
+    CHECK(texts.at("mini") == std::to_string(mini));
   }
   const Workshop shop;
   shop.write_data();

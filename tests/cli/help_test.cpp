@@ -158,6 +158,29 @@ TEST_CASE("help describes options, keys, neurons, schedules, costs and nets by n
   CHECK(help_on("resnet18-imagenet.cfg") == help_on("resnet18"));
 }
 
+TEST_CASE("the list of layer types, a type's keys and layers.md lead to repeat and if") {
+  CHECK_THAT(run_well({"layers"}).out,
+             Catch::EndsWith("\nconvnet layers TYPE shows a type's keys. convnet help "
+                             "repeat, if, template or DEFAULT tells how a section "
+                             "stands for several layers.\n"));
+  for (const LayerType& type : layer_types())
+    CHECK_THAT(
+        run_well({"layers", type.name}).out,
+        Catch::Contains("\nkeys of every section: repeat, if (convnet help repeat, convnet help if)\n"));
+  CHECK_THAT(layers_markdown(),
+             Catch::Contains("\n## Keys of every section\n") &&
+                 Catch::Contains("\n| `repeat` | one copy, without a number | integer or range | "
+                                 "number of copies") &&
+                 Catch::Contains("a \\| b \\| c in a value") &&
+                 Catch::Contains("\n| `if` | 1 | boolean | whether the section is there"));
+  for (const char* word : {"repeat", "if", "default", "template", "epsW", "relu", "cost"}) {
+    const Outcome run = run_program({"layers", word});
+    CHECK(run.code == 2);
+    CHECK(run.err ==
+          "'" + std::string(word) + "' is no layer type; convnet help " + word + " describes it\n");
+  }
+}
+
 TEST_CASE("help of schedules has each of them, and each argument") {
   const std::string text = help_on("schedule");
   for (const ScheduleForm& form : schedule_forms()) {

@@ -97,6 +97,64 @@ void check_equal(const TensorFile& a, const TensorFile& b) {
   CHECK(state(a).at("position") == state(b).at("position"));
 }
 
+TEST_CASE("one photo is enough to train on if it is named for tests, too; minibatches have one image then") {
+  const Photographs photos;
+  const std::string from = photos.folder / "folders/val", one = photos.folder / "one";
+  const std::string name = files_in(from).front(), photo = files_in(from + "/" + name).front();
+  std::filesystem::create_directories(one + "/" + name);
+  std::filesystem::copy_file(from + "/" + name + "/" + photo, one + "/" + name + "/" + photo);
+  const Args line = {"train", one,        "--layer-def", "small",       "--inner-size",
+                     "16",    "--epochs", "1",           "--save-file", photos.folder / "run"};
+  const Args ranges = {"--train-range", "1", "--test-range", "1"};
+  check_refused(line, one +
+                          ": there is one image, and none is left to test with. With --train-range 1 "
+                          "--test-range 1 a run would be tested on the image that it trains on\n");
+  const Outcome chosen = run_well(line + ranges);
+  INFO(chosen.out);
+  CHECK_THAT(chosen.out, Catch::Contains("Not given, and chosen for 1 image: --mini 1\n") &&
+                             Catch::Contains("; minibatches of 1 image;"));
+  CHECK_THAT(chosen.err,
+             !Catch::Contains("--mini") &&
+                 Catch::Contains("layer 'logprob': the data has one class, and 'probs' one output, whose "
+                                 "probability is always 1: there is nothing to learn\n"));
+  // A number that is given is lowered, with a warning, in training, tests and plans.
+  const Outcome given =
+      run_well(line + ranges + Args{"--mini", "16", "--save-file", photos.folder / "given"});
+  const std::string warning =
+      "warning: --mini 16 is more than the largest batch has, 1 image: minibatches have at most 1 image\n";
+  CHECK_THAT(given.err, Catch::Contains(warning));
+  check_equal_tensors(read_safetensors(photos.folder / "given/1.1.safetensors"),
+                      read_safetensors(photos.folder / "run/1.1.safetensors"));
+  CHECK(run_program({"--load-file", photos.folder / "given", "--test-only", "1"}).code == 0);
+  CHECK_THAT(
+      run_well(Args{"plan"} + Args(line.begin() + 1, line.end() - 4) + ranges + Args{"--mini", "16"}).err,
+      Catch::Contains(warning));
+}
+
+TEST_CASE("a run whose folder of photos has moved, or has other classes now, says so") {
+  const Photographs photos;
+  const std::string set = photos.folder / "folders", moved = photos.folder / "moved",
+                    run = photos.folder / "run";
+  run_well({"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1", "--save-file", run});
+  std::filesystem::rename(set, moved);
+  const std::string where = set + " is in the options of " + run +
+                            "/1.1.safetensors; if the data set has moved, or "
+                            "you are in another folder, name it with --data-path\n";
+  check_refused({"--load-file", run, "--test-only", "1"}, where);
+  check_refused({"--load-file", run, "--epochs", "2"}, where);
+  const Args test = {"--load-file", run, "--test-only", "1", "--data-path", moved};
+  CHECK(run_program(test).code == 0);
+  // Without its first class, the data set has others by each number, and the net that it needs is another.
+  for (const char* part : {"train", "val"}) {
+    const std::string all = moved + "/" + part;
+    std::filesystem::remove_all(all + "/" + files_in(all).back());
+  }
+  check_refused(
+      test,
+      "the data set does not fit: it has 3 classes, but the net was trained on 4, and layer 'fc' has "
+      "as many outputs as there are classes; --init-from starts a new net from the weights that fit");
+}
+
 TEST_CASE("a new run finds out how its folder is read, and the side of its net's images") {
   const Photographs photos;
   write_file(photos.folder / "net.cfg", "# net: for colours.\n# input: 3x16x16, 4 classes\n" + kColorNet);
@@ -469,6 +527,33 @@ TEST_CASE("a run says what its classes are, and which have no training images") 
   // Tests alone see other images.
   const Outcome tested = run_well({"--load-file", photos.folder / "empty", "--test-only", "1"});
   CHECK_THAT(tested.out + tested.err, !Catch::Contains("Classes: ") && !Catch::Contains("warning: "));
+}
+
+TEST_CASE("arrays whose labels leave out numbers get a warning, because the net has outputs for these") {
+  const auto npy = [](const std::string& shape, const std::string& data) {
+    const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + ", }\n";
+    return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size()) + '\0' + header + data;
+  };
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "set");
+  write_file(folder / "set/images.npy",
+             npy("(6, 3, 16, 16)", std::string(std::size_t{6} * 3 * 16 * 16, 'x')));
+  write_file(folder / "set/labels.npy", npy("(6,)", std::string("\0\3\0\5\3\0", 6)));
+  const Args train = {"train",         folder / "set",
+                      "--layer-def",   "small",
+                      "--train-range", "1",
+                      "--test-range",  "1",
+                      "--epochs",      "1",
+                      "--threads",     "1",
+                      "--save-file",   folder / "run"};
+  const std::string warning =
+      "warning: 3 classes, as '1', have no training images, and the net has an output for each of them: "
+      "number the classes from 0 and without gaps\n";
+  CHECK_THAT(run_well(Args{"plan"} + Args(train.begin() + 1, train.end() - 6)).err, Catch::Contains(warning));
+  const Outcome run = run_well(train);
+  CHECK_THAT(run.err, Catch::Contains(warning));
+  CHECK_THAT(run.out,
+             Catch::Contains("\nClasses: 6; training images: 0 (3), 1 (0), 2 (0), 3 (2), 4 (0), 5 (1)\n"));
 }
 
 TEST_CASE("images without labels are errors where the net reads labels") {

@@ -93,13 +93,12 @@ TEST_CASE("import replaces its files unless the user has edited them") {
     const std::string before = read_file(shop / file);
     write_file(shop / file, text);
     check_refused(shop.import(), std::string(option) + " " + (shop / file) +
-                                     ": has been edited since it was imported, or another import made it; "
-                                     "remove it, or keep it and name another file with " +
-                                     option);
+                                     ": there is another kind of file of that name, or one of another "
+                                     "program or that was edited; remove it or name another file");
     CHECK(read_file(shop / file) == text);
     write_file(shop / file, before);
   }
-  // An import that writes another text replaces that of the one before, which the checkpoint has.
+  // An import that writes another text replaces that of the one before.
   shop.write(replaced(kDefinition, "neuron=relu", "neuron=abs"), kParameters);
   run_well(shop.mnist() + Args{"--save-file", shop / "other", "--epochs", "1"});
   run_well({"export", shop / "other", shop.model()});

@@ -77,6 +77,29 @@ class TaggedPhotos {
     return read_safetensors(folder / "run/2.1.safetensors").tensors.at("fc.weights.conv1").values;
   }
 
+  /// Exports the run's net, imports it again, and checks that it predicts the same, by the same names.
+  void check_imported() const {
+    const std::string model = folder / "model.onnx", imported = folder / "imported";
+    run_well({"export", folder / "run", model});
+    const Outcome import =
+        run_well({"import", model, "--layer-def", folder / "imported.cfg", "--layer-params",
+                  folder / "imported-params.cfg", "--checkpoint", imported});
+    CHECK_THAT(import.out, !Catch::Contains("Added: a softmax") && Catch::Contains(" --labels TABLE"));
+    const auto predicted = [&](const std::string& checkpoint) {
+      return nlohmann::json::parse(run_well({"predict", checkpoint, photo(0), photo(1), "--json", "1"}).out);
+    };
+    const nlohmann::json before = predicted(folder / "run").flatten(), after = predicted(imported).flatten();
+    INFO(after);
+    REQUIRE(after.size() == before.size());
+    for (const auto& [key, value] : before.items()) {
+      INFO(key);
+      if (value.is_number_float())
+        CHECK(after.at(key).get<double>() == Approx(value.get<double>()).epsilon(1e-4).margin(1e-6));
+      else
+        CHECK((after.at(key) == value || key.find("layer") != std::string::npos));
+    }
+  }
+
   TempFolder folder;
 };
 
@@ -115,6 +138,7 @@ TEST_CASE("photos with tags train, and tests score each tag by its name") {
   const nlohmann::json classes = nlohmann::json::parse(predicted.out)["files"][0]["classes"];
   REQUIRE(classes.size() == 3);
   for (const auto& tag : classes) CHECK(tag["class"] != "0");
+  photos.check_imported();
   check_refused({"--load-file", photos.folder / "run", "--tag-threshold", "0.3"},
                 "--tag-threshold is for --test-only");
 
@@ -188,6 +212,7 @@ TEST_CASE("photos with numbers train a regression, and predict prints its number
       "photos themselves: convnet train " +
           (photos.folder / "photos") + " --labels " + (photos.folder / "labels.csv") +
           " --cache-images FOLDER decodes and scales each only once\n");
+  photos.check_imported();
   const Outcome even = photos.train(kNumberNet, parameters, "photo,x,y\n", row, {"--balance", "1"});
   CHECK(even.code == 2);
   CHECK(even.err.find("--balance 1 draws classes evenly, and the table of --labels holds numbers") !=
@@ -214,6 +239,19 @@ std::string table_of(const std::string& header, const Row& row) {
   std::string table = header;
   for (std::size_t i = 0; i < 40; ++i) table += std::to_string(i) + "," + row(i) + "\n";
   return table;
+}
+
+TEST_CASE("a run that is told to read its table in another way says that it has begun with other labels") {
+  const TaggedPhotos photos;
+  const std::string table = table_of("photo,age\n", [](std::size_t i) { return std::to_string(i % 4); });
+  run_well(with_ready_net(photos, table, {"--epochs", "1"}));
+  const Outcome again =
+      run_program(with_ready_net(photos, table, {"--epochs", "2", "--label-kind", "numbers"}));
+  CHECK(again.code == 2);
+  CHECK_THAT(again.err,
+             Catch::Contains("warning: the data set has numbers, but had classes where the net was trained: "
+                             "only a new run, in a folder of its own, can learn them\n") &&
+                 !Catch::Contains("warning: class 0 is"));
 }
 
 TEST_CASE("a net that comes with the program ends for tags if the photos have tags") {

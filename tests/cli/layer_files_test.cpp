@@ -6,6 +6,8 @@
 #include <regex>
 
 #include "convnet/checkpoint/safetensors.h"
+#include "convnet/config/ini.h"
+#include "layers/layer.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -115,7 +117,7 @@ const std::vector<Mistake> definition_mistakes = {
      "(number "
      "of outputs, or classes: as many as the data has)"},
     {"type=fc\ninputs=pool1\noutputs=10",
-     "type=fc\ninputs=pool1\noutputs=4\n[c]\ntype=pool\ninputs=fc10\npool=max\nsizeX=1",
+     "type=fc\ninputs=pool1\noutputs=4\n[c]\ntype=pool\ninputs=fc10\npool=max\nsizeX=1\nstride=1",
      "net.cfg:25: layer 'c': needs channels=, because input 'fc10' is a vector of 4 numbers"},
     {"filters=2", "filters=two",
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not 'two'"},
@@ -290,6 +292,30 @@ TEST_CASE("a mistake in the definition file is named with its place") {
   }
 }
 
+TEST_CASE("a reference that fails is the only mistake of its value, whatever reads it") {
+  const std::string plain = replaced(kDefinition, "stride=2", "stride=2\ngpu=0");
+  const std::string repeated = replaced(kDefinition, "[pool1]", "[pool1]\nrepeat=1");
+  for (const std::string& definition : {plain, repeated}) {
+    for (const std::string key : {"type=pool", "inputs=pool1", "filters=2", "neuron=relu", "dropout=0.25",
+                                  "gpu=0", "pool=max", "sizeX=2", "repeat=1"}) {
+      if (definition.find(key) == std::string::npos) continue;
+      const Workshop shop;
+      const std::string name = key.substr(0, key.find('='));
+      shop.write(replaced(definition, key, name + "=%(lost)s"), kParameters);
+      INFO(key << " in\n" << definition);
+      const Outcome refused = check_refused(planning(shop), "'" + name + "' refers to '%(lost)s', but ");
+      CHECK(count(refused.err, "\n") == 1);
+    }
+  }
+  const Workshop shop;
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=%(rate)s"));
+  CHECK(count(check_refused(planning(shop), "'epsW' refers to '%(rate)s', but ").err, "\n") == 1);
+  shop.write(replaced(kDefinition, "type=softmax", "type=neuron\nneuron=%(lost)s"), kParameters);
+  CHECK(count(check_refused(planning(shop), "'neuron' refers to '%(lost)s', but ").err, "\n") == 1);
+  shop.write("[DEFAULT]\ninitW=%(spread)s\n" + kDefinition, kParameters);
+  CHECK(count(check_refused(planning(shop), "'initW' refers to '%(spread)s', but ").err, "\n") == 1);
+}
+
 TEST_CASE("layers whose matrices would have one name in checkpoints are refused with both places") {
   // Both have the tensor a.weights.biases: the weights of one for its input, the biases of the other.
   const Workshop shop;
@@ -365,6 +391,120 @@ TEST_CASE("all mistakes of both files are reported in one run, in order of their
     REQUIRE(at != std::string::npos);
     CHECK(at >= before);
     before = at;
+  }
+}
+
+TEST_CASE("a layer above a wrong one has its own keys checked, but not what its inputs' shapes decide") {
+  // conv1 is wrong, so the shape of all layers above it is unknown. That neither 5 outputs are enough for 10
+  // classes nor 77 pixels fit is not said; everything else is.
+  const std::string definition = replaced(
+      replaced(replaced(replaced(kDefinition, "filterSize=3", "fliterSize=3"), "sizeX=2", "sizeX=77"),
+               "pool=max", "pool=min"),
+      "outputs=10\ndropout=0.25", "outputs=5\nneuron=reul\ngpu=one\ndropout=2");
+  const std::string parameters = replaced(
+      replaced(replaced(kParameters, "wc=0.001", "wc=-1\nepsQ=3"), "coeff=1", "coef=1"), "topk=2", "topk=no");
+  const std::vector<std::string> all = {
+      "net.cfg:12: layer 'conv1': unknown key 'fliterSize'; did you mean 'filterSize'?\n",
+      "net.cfg:17: layer 'pool1': pool expects one of max, avg, maxabs, not 'min'; did you mean 'max'?\n",
+      "net.cfg:25: layer 'fc10': unknown neuron 'reul'; did you mean 'relu'?",
+      "net.cfg:26: layer 'fc10': gpu expects an integer between 0 and 1023, not 'one'\n",
+      "net.cfg:27: layer 'fc10': dropout expects a number between 0 and 0.999, not '2'\n",
+      "params.cfg:11: layer 'fc10': wc expects a number of at least 0, not '-1'\n",
+      "params.cfg:12: warning: layer 'fc10': unknown key 'epsQ' is ignored; the section has 'epsW', too\n",
+      "params.cfg:14: layer 'logprob': unknown key 'coef'; did you mean 'coeff'?\n",
+      "params.cfg:15: layer 'logprob': topk expects an integer between 1 and 1048576, not 'no'\n"};
+  const auto check_all = [&](const Workshop& shop, const std::vector<std::string>& messages) {
+    const Outcome run = plan(shop);
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(count(run.err, "\n") == static_cast<int>(messages.size()));
+    std::size_t before = 0;
+    for (const std::string& message : messages) {
+      INFO(message);
+      const std::size_t at = run.err.find(message, before);
+      REQUIRE(at != std::string::npos);
+      before = at;
+    }
+  };
+  const Workshop shop;
+  shop.write(definition, parameters);
+  check_all(shop, all);
+  // Keys with a value for each input: their number is known if all inputs have names, else any number will
+  // do.
+  const std::string two = "[conv2]\ntype=conv\ninputs=data,lost\nfilters=2,3\nfilterSize=3\ninitW=1,2,3\n";
+  const std::string rates = "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0,7\nmomB=0\n";
+  shop.write(replaced(replaced(kDefinition, "[pool1]", two + "[pool1]"), "inputs=conv1", "inputs=conv2"),
+             kParameters + rates);
+  check_all(shop,
+            {"net.cfg:16: layer 'conv2': unknown input 'lost'\n",
+             "net.cfg:19: layer 'conv2': initW has 3 values for 2 inputs; give one value, or one per input\n",
+             "params.cfg:18: layer 'conv2': momW expects a number between 0 and 1, not '7'\n"});
+  shop.write(replaced(replaced(kDefinition, "[pool1]", replaced(two, "lost", "") + "[pool1]"), "inputs=conv1",
+                      "inputs=conv2"),
+             kParameters + rates);
+  check_all(shop, {"net.cfg:16: layer 'conv2': inputs has an empty entry, ",
+                   "params.cfg:18: layer 'conv2': momW expects a number between 0 and 1, not '7'\n"});
+}
+
+TEST_CASE(
+    "what a layer's own keys contradict is said beside a wrong input, for each type that looks at them") {
+  struct Contradiction {
+    std::string section, parameters, message;
+  };
+  const std::string rates = "epsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n";
+  const std::string adam = "optimizer=adamw\nepsW=0.1\nepsB=0.1\nmomW=1\nmomB=0\n";
+  const std::vector<Contradiction> all = {
+      {"type=pool\npool=max\nsizeX=2\n", "", "'stride' is missing"},
+      {"type=pool\npool=max\nsizeX=0\nstart=1\n", "", "sizeX=0 pools the whole map"},
+      {"type=pool\npool=max\nsizeX=2\nstride=1\nsum=1\n", "", "sum=1 goes with pool=avg"},
+      {"type=rnorm\nsize=3\ncrossMap=1\n", "scale=1\npow=1\n", "crossMap=1 normalises across maps"},
+      {"type=neuron\n", "", "'neuron' is missing"},
+      {"type=neuron\nneuron=reul\n", "", "unknown neuron 'reul'"},
+      {"type=bnorm\n", adam, "momW is the beta1 of optimizer=adamw"},
+      {"type=fc\noutputs=3\n", adam, "momW is the beta1 of optimizer=adamw"},
+      {"type=fc\noutputs=3\nweightSource=[0]\n", rates, "weightSource entry '[0]' names no layer"},
+      {"type=fc\noutputs=3\nweightSource=a,b\n", rates, "weightSource has 2 entries for 1 inputs"},
+      {"type=fc\noutputs=3\ninitWFunc=(\n", rates, "initWFunc must be written function"},
+      {"type=fc\noutputs=3\ninitBFunc=(\n", rates, "initBFunc must be written function"},
+      {"type=conv\nfilters=3\nfilterSize=1\n", rates + "wcNormMin=3\nwcNormMax=2\n",
+       "wcNormMin is larger than wcNormMax"},
+  };
+  for (const Contradiction& one : all) {
+    const Workshop shop;
+    INFO(one.section << one.parameters);
+    shop.write(kDefinition + "[odd]\ninputs=lost\n" + one.section,
+               kParameters + (one.parameters.empty() ? "" : "[odd]\n" + one.parameters));
+    const Outcome run = check_refused(planning(shop), "net.cfg:33: layer 'odd': unknown input 'lost'");
+    CHECK(run.err.find("layer 'odd': " + one.message) != std::string::npos);
+    CHECK(count(run.err, "\n") == 2);
+  }
+}
+
+TEST_CASE("no layer type looks at the shape of an input that is wrong") {
+  for (const LayerType& type : layer_types()) {
+    if (type.max_inputs == 0) continue;
+    INFO(type.name);
+    // The keys of the type's example, with inputs that are not there.
+    Diagnostics none;
+    const std::size_t parameters = std::min(type.example.find("\n; parameter file"), type.example.size());
+    const IniFile defined = parse_ini("", type.example.substr(0, parameters), none);
+    const IniFile learned = parse_ini("", type.example.substr(parameters), none);
+    const auto section = std::find_if(defined.sections.begin(), defined.sections.end(),
+                                      [&](const IniSection& s) { return s.find("type")->text == type.name; });
+    REQUIRE(section != defined.sections.end());
+    const auto lines_of = [](const IniSection* s) {
+      std::string lines;
+      if (s == nullptr) return lines;
+      for (const IniValue& value : s->values)
+        if (value.key != "inputs") lines += value.written + "=" + value.text + "\n";
+      return lines;
+    };
+    const bool two = type.min_inputs > 1;
+    const Workshop shop;
+    shop.write(kDefinition + "[odd]\ninputs=" + (two ? "lost,gone\n" : "lost\n") + lines_of(&*section),
+               kParameters + "[odd]\n" + lines_of(learned.find(section->name)));
+    const Outcome run = check_refused(planning(shop), "layer 'odd': unknown input 'lost'");
+    CHECK(count(run.err, "\n") == (two ? 2 : 1));
   }
 }
 
@@ -724,6 +864,13 @@ TEST_CASE("warnings are printed beside the errors that they explain") {
       "net.cfg:16: layer 'pool1': unknown input 'conv1 pool=max'\n"
       "net.cfg:17: warning: the indented line 'pool=max'" +
           indented + "'inputs'" + above);
+  // The number of inputs is not known then, so nothing is said about values for each of them either.
+  CHECK(plan_error(replaced(kDefinition, "inputs=data\nchannels=1\nfilters=2\n",
+                            "inputs=data\n  Filters=2\nchannels=1,2\n"),
+                   kParameters) ==
+        "net.cfg:9: layer 'conv1': unknown input 'data Filters=2'\n"
+        "net.cfg:10: warning: the indented line 'Filters=2'" +
+            indented + "'inputs'" + above);
   CHECK_THAT(
       plan_error(replaced(kDefinition, "type=pool\ninputs=conv1", "type=pool\n inputs=conv1"), kParameters),
       Catch::Contains("net.cfg:15: layer 'pool1': unknown layer type 'pool inputs=conv1'; known: ") &&

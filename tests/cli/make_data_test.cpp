@@ -10,6 +10,7 @@
 
 #include "providers/pickle.h"
 #include "providers/provider.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/cli/run_program.h"
 #include "tests/data/image_folders.h"

@@ -146,6 +146,12 @@ TEST_CASE("a data set may be named without an option") {
   check_refused(Args{"train", shop.data_path(), "--data-path", "other"} + train + Args{shop / "d"},
                 "unexpected argument '" + shop.data_path() + "'; a data set is given with --data-path " +
                     shop.data_path());
+  // Beside a misspelt option or a second word, the first data set is where it belongs.
+  for (const Args& more : std::vector<Args>{{"-e"}, {"-e", "3"}, {"--epoch-s"}})
+    CHECK(run_program(Args{"train", shop.data_path()} + more)
+              .err.starts_with("unknown option '" + more[0] + "'"));
+  CHECK(run_program({"train", shop.data_path(), "lost"})
+            .err.starts_with("unexpected argument 'lost'; there is no such file or folder"));
   check_refused({shop.data_path()},
                 "unknown command '" + shop.data_path() + "'; to train on a data set, type: convnet train ");
   // Other words are called what they look like.
@@ -156,6 +162,10 @@ TEST_CASE("a data set may be named without an option") {
   check_refused(
       Args{"train", shop.definition_path()} + shop.dummy(),
       "'; --layer-def names the file of the layers, --layer-params that of their learning parameters");
+  write_file(shop / "photos.tar.gz", "\x1f\x8b\x08");
+  check_refused(
+      Args{"train", shop / "photos.tar.gz"} + train + Args{shop / "d"},
+      "photos.tar.gz'; it is compressed by gzip, not a folder or a tar of photos; unpack it with gunzip\n");
   // Folders that no provider knows are explained by the provider of images.
   std::filesystem::create_directory(shop / "flat");
   write_file(shop / "flat/photo.jpg", "");
@@ -219,7 +229,8 @@ TEST_CASE("images whose channels seem to come last get a warning") {
     std::filesystem::create_directory(shop.data_path());
     constexpr int kBytes = 2100 * 8 * 12 * 3;
     write_file(shop.data_path() + "/images.npy", npy_file("|u1", "2100, " + shape, std::string(kBytes, 'x')));
-    write_file(shop.data_path() + "/labels.npy", npy_file("|u1", "2100,", std::string(2100, '\1')));
+    write_file(shop.data_path() + "/labels.npy",
+               npy_file("|u1", "2100,", std::string(1050, '\0') + std::string(1050, '\1')));
     shop.write(
         "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n[fc2]\ntype=fc\ninputs=data\noutputs="
         "2\n"
@@ -795,7 +806,11 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   check_refused({"--load-file", shop / "none"},
                 (shop / "none") + ": there is no such checkpoint file or folder");
   check_refused({"--load-file", empty},
-                empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)");
+                empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)\n");
+  // The folder of --save-path holds those of runs.
+  run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", empty + "/ConvNet__1"});
+  std::filesystem::create_directory(empty + "/zzz");
+  check_refused({"--load-file", empty}, "safetensors); the run in it is " + empty + "/ConvNet__1\n");
   check_refused({"--load-file", shop.definition_path()}, shop.definition_path() + ": ");
   TensorFile foreign;
   foreign.tensors["model.layers.0.weight"] = {{2, 2}, {1, 2, 3, 4}};

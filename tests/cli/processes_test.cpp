@@ -155,7 +155,11 @@ TEST_CASE("processes on different processors compute with the least instruction 
 /// Returns what mpirun does with these arguments on two hosts with network cards of their own; nothing where
 /// scripts/several-hosts cannot make any, which it has said.
 std::optional<Outcome> on_two_hosts(const Args& args, const std::string& rate = "1gbit") {
-  Outcome run = Program(Args{"--rate", rate, "2", CONVNET_MPIRUN} + args,
+  // Processes of other hosts do not inherit the environment.
+  Args sanitizers;
+  for (const char* name : {"LSAN_OPTIONS", "TSAN_OPTIONS"})
+    if (std::getenv(name) != nullptr) sanitizers = sanitizers + Args{"-x", name};
+  Outcome run = Program(Args{"--rate", rate, "2", CONVNET_MPIRUN} + sanitizers + args,
                         std::string(CONVNET_SOURCE_DIR) + "/scripts/several-hosts")
                     .finish();
   if (run.code == 77) return std::nullopt;

@@ -80,6 +80,10 @@ TEST_CASE("the processor's flags are those that the kernel lists", "[instruction
 }
 
 TEST_CASE("own kernels exist for SSE2, AVX2, AVX-512 and products of bf16", "[instruction_set]") {
+#if !defined(CONVNET_ALL_INSTRUCTION_SETS)
+  return test::skip(
+      "this build has the own kernels of this processor only (CONVNET_INSTRUCTION_SETS=native)");
+#endif
   const cpu::OwnKernels& base = cpu::own_kernels(InstructionSet::base);
   CHECK(&cpu::own_kernels(InstructionSet::sse41) == &base);
   const cpu::OwnKernels& avx2 = cpu::own_kernels(InstructionSet::avx2);

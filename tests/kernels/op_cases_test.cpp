@@ -2,7 +2,9 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <variant>
 
 #include "kernels/cpu/own_kernels.h"
@@ -81,7 +83,7 @@ TEST_CASE("own kernels that are prepared for four threads give the same bits in 
     omp_set_max_active_levels(levels);
     for (std::size_t i = 0; i < alone.size(); ++i) {
       REQUIRE(alone[i].size() == in_four[i].size());  // compared as bits: there may be NaN
-      CHECK(std::memcmp(alone[i].data(), in_four[i].data(), alone[i].size() * sizeof(double)) == 0);
+      CHECK(std::ranges::equal(std::as_bytes(std::span(alone[i])), std::as_bytes(std::span(in_four[i]))));
     }
     ++checked;
   }

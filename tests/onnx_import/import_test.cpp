@@ -137,7 +137,45 @@ TEST_CASE("a net that ends in logistic outputs has tags") {
   ImportedModel net = import_of(model);
   CHECK_THAT(net.text.definition,
              Catch::EndsWith("biases=0\nneuron=logistic\n\n[logprob]\ntype=cost.bce\ninputs=targets,fc\n"));
-  CHECK_NOTHROW(checkpoint_of(net, "net.cfg", "net-params.cfg"));
+  // The matrices are those of photos with tags.
+  const std::vector<MatrixInfo> matrices = checkpoint_of(net, "net.cfg", "net-params.cfg").matrices;
+  CHECK(label_kind(matrices) == LabelKind::tags);
+  CHECK(matrices.at(1).classes == matrices.at(2).dims.at(0));
+  // Logistic outputs stay tags if the model says that its outputs have no names.
+  model.metadata = {{"number_output", "z"}, {"number_names", "[]"}};
+  CHECK(import_of(model).text.cost == ImportedCost::tags);
+}
+
+TEST_CASE("a net whose model says that its outputs are numbers is a regression") {
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}});
+  model.metadata = {{"number_output", "y"}, {"number_names", R"(["age","height"])"}};
+  ImportedModel net = import_of(model);
+  CHECK_FALSE(net.text.adds_softmax);
+  CHECK_THAT(net.text.definition,
+             Catch::Contains("\n[numbers]\ntype=data\ndataIdx=1\n") &&
+                 Catch::EndsWith("\n[difference]\ntype=eltsum\ninputs=fc,numbers\ncoeffs=1,-1\n\n"
+                                 "[squares]\ntype=cost.sum2\ninputs=difference\n"));
+  CHECK_THAT(net.text.parameters, Catch::EndsWith("\n[squares]\ncoeff=1\n"));
+  const std::vector<MatrixInfo> matrices = checkpoint_of(net, "net.cfg", "net-params.cfg").matrices;
+  CHECK(label_kind(matrices) == LabelKind::numbers);
+  CHECK(matrices.at(1).class_names == std::vector<std::string>{"age", "height"});
+  // Another output of the model has scores.
+  model.metadata[0].second = "other";
+  CHECK(import_of(model).text.adds_softmax);
+}
+
+TEST_CASE("the mean image of arrays of floats goes into the data set's") {
+  std::vector<float> mean(3 * 8 * 8);
+  for (std::size_t i = 0; i < mean.size(); ++i) mean[i] = static_cast<float>(i);
+  OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}}, {{"mean", {3, 8, 8}, mean}});
+  model.nodes.insert(model.nodes.begin(), {{"Sub", {"x", "mean"}, "s", {}}});
+  model.nodes[1].inputs[0] = "s";
+  model.metadata = {{"input_numbers", "float32 as in the data set"}};
+  ImportedModel net = import_of(model);
+  CHECK_THAT(net.text.definition, Catch::Contains("[conv1]\ntype=conv\ninputs=data\n"));
+  const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
+  CHECK(checkpoint.tensors.tensors.at("npy.mean").values == mean);
+  CHECK(checkpoint.matrices.at(0).stores_floats());
 }
 
 TEST_CASE("factors and terms of maps go into the weights below them") {

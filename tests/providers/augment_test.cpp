@@ -8,6 +8,7 @@
 #include "convnet/base/error.h"
 #include "providers/crop.h"
 #include "providers/distort.h"
+#include "providers/registry.h"
 #include "providers/shuffle.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

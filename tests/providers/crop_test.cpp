@@ -7,6 +7,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "providers/registry.h"
 #include "providers/shuffle.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

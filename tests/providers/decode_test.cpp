@@ -263,7 +263,7 @@ TEST_CASE("a JPEG that is cut off below a window is damaged", "[decode]") {
 
 TEST_CASE("damaged images are errors with their name", "[decode]") {
   const DecodedImage image = test_images::waves(48, 48, 3);
-  CHECK(error_of("") == "cat: is not a JPEG, PNG, BMP or WebP image");
+  CHECK(error_of("") == "cat: the file is empty");
   CHECK(error_of("GIF89a") ==
         "cat: is a GIF picture, not a JPEG, PNG, BMP or WebP image; convert it to JPEG or PNG");
   CHECK(error_of("\0\0\0\x18"

@@ -5,6 +5,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
 #include "providers/dummy.h"
+#include "providers/registry.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

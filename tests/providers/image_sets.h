@@ -15,6 +15,7 @@
 #include "providers/image.h"
 #include "providers/jpeg.h"
 #include "providers/pickle_write.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/tar_writer.h"
 #include "tests/providers/test_images.h"

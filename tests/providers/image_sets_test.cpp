@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "providers/image.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/image_sets.h"
 
@@ -229,7 +230,8 @@ TEST_CASE("a tenth of folders without a test set can be held out by names", "[im
   CHECK(make_provider("image", folder / "two", 0, options)->images_in(2) == 1);
   write_folders(folder / "one", {items[0]});
   CHECK_THAT(message_of<InputError>([&] { make_provider("image", folder / "one", 0, options); }),
-             Catch::EndsWith("there is one image, and none is left to test with"));
+             Catch::EndsWith("there is one image, and none is left to test with. With --train-range 1 "
+                             "--test-range 1 a run would be tested on the image that it trains on"));
 }
 
 TEST_CASE("1,024 images of folders make a batch", "[image]") {
@@ -278,7 +280,10 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
   CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in it");
-  CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
+  CHECK(error(image) ==
+        tar +
+            ": 'a.jpg' is there without its .cls, the label; unpack the tar if it has a folder for "
+            "each class");
   CHECK(error(tars::member("a.cls", "1")) ==
         tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==

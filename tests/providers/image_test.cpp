@@ -12,6 +12,7 @@
 #include "providers/augment.h"
 #include "providers/color_pca.h"
 #include "providers/jpeg.h"
+#include "providers/registry.h"
 #include "providers/resize.h"
 #include "tests/catch.h"
 #include "tests/providers/image_sets.h"

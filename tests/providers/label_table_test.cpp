@@ -85,7 +85,9 @@ TEST_CASE("errors in tables name file and line", "[label_table]") {
   CHECK(table_error_of("a,cat\nb,dog\na.jpg,cat\n") == "t.csv:3: names 'a.jpg', which line 1 names, too");
   CHECK(table_error_of("a,cat\nb;dog\n") ==
         "t.csv:2: has 1 field; a line should be PHOTO,CLASS, or PHOTO and tags or numbers, separated by "
-        "commas");
+        "commas, not semicolons");
+  CHECK_THAT(table_error_of("a\tcat\n"), Catch::EndsWith("separated by commas, not tabs"));
+  CHECK_THAT(table_error_of("a cat\n"), Catch::EndsWith("separated by commas"));
   CHECK(table_error_of("a,cat\nb,dog,1\n") == "t.csv:2: has 3 fields, where the lines before have 2");
   CHECK(table_error_of("a,cat\n ,dog\n") == "t.csv:2: has no name of a photo before the comma");
   CHECK(table_error_of("a,cat\nb,\n") == "t.csv:2: gives 'b' no class");

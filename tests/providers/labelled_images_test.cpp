@@ -170,7 +170,8 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
     return error.starts_with(path + "/s.tar: ") ? error.substr(path.size() + 8) : error;
   };
   using tars::member;
-  CHECK(shard_error(member("a.png", "x") + tars::end()) == "'a.png' is there without its .cls, the label");
+  CHECK(shard_error(member("a.png", "x") + tars::end()) ==
+        "'a.png' is there without its .cls, the label; unpack the tar if it has a folder for each class");
   CHECK(shard_error(shard({{"a.png", "cat"}})) == "a.cls: 'cat' is not the number of a class");
   CHECK(shard_error(shard({{"a.png", "1000000"}})) == "a.cls: class 1000000; classes are 0 to 999999");
   CHECK(shard_error(tars::end()) ==

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/providers/data/: the same values in pickle protocols 0 to 4, and small data sets, for the tests of providers.
+"""Writes tests/providers/data/: the same values in pickle protocols 0 to 5, and small data sets, for the tests of providers.
 
 make_pickles.py python  writes python-pN.pickle
 make_pickles.py numpy   writes numpy1-pN.pickle or numpy2-pN.pickle, after NumPy's major version, which decides the names it pickles
@@ -40,6 +40,9 @@ def numpy_values(np):
     values["b1"] = grid % 2 == 1
     values["C"] = np.ascontiguousarray(grid.astype(np.uint8))
     values["F"] = np.asfortranarray(grid.astype(np.uint8))
+    values["frozen"] = grid.astype(np.uint8)
+    values["frozen"].flags.writeable = False
+    values["strided"] = grid.astype(np.uint8)[:, ::2]
     values["F3"] = np.asfortranarray(np.arange(24).reshape(2, 3, 4).astype(np.int16))
     values["scalars"] = [np.uint8(200), np.int64(-3), np.float32(0.5), np.float64(-0.25), np.bool_(True), np.dtype(">i4").type(9)]
     return values
@@ -78,7 +81,7 @@ def main():
     else:
         sys.exit(__doc__)
     FOLDER.mkdir(exist_ok=True)
-    for protocol in range(5):
+    for protocol in range(6):
         (FOLDER / f"{name}-p{protocol}.pickle").write_bytes(pickle.dumps(values, protocol))
 
 

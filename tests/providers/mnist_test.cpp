@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "convnet/base/error.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/gzip.h"
 #include "tests/temp_folder.h"

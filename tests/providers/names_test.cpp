@@ -6,6 +6,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/provider.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/image_sets.h"
 

@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/npy_array.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -144,6 +145,9 @@ TEST_CASE("Provider npy gives images, labels and further arrays", "[providers]")
   CHECK(infos[2].type == DataType::f32);
   CHECK(provider->images_in(1) == 1000);
   CHECK(provider->images_in(3) == 500);
+  // Image i has the label i % 7.
+  CHECK(provider->class_counts({1, 1}) == std::vector<std::int64_t>{143, 143, 143, 143, 143, 143, 142});
+  CHECK(provider->class_counts({1, 3}) == std::vector<std::int64_t>{358, 357, 357, 357, 357, 357, 357});
   CHECK_NOTHROW(provider->check_range({1, 3}, "--train-range"));
   CHECK(message_of<InputError>([&] {
           provider->check_range({1, 4}, "--train-range");
@@ -264,9 +268,9 @@ TEST_CASE("Provider npy names what does not fit", "[providers]") {
   CHECK_THAT(error(),
              Catch::Contains("labels.npy holds 3 records, but ") && Catch::EndsWith("images.npy holds 2"));
   folder.write("labels.npy", npy_array("<f4", "(2,)", std::vector<float>(2)));
-  CHECK_THAT(error(),
-             Catch::Contains("labels are a whole number for each image; save whole numbers by "
-                             "labels.astype(numpy.int32); arrays of other numbers have other names"));
+  CHECK_THAT(error(), Catch::Contains("labels are a whole number for each image; save whole numbers by "
+                                      "labels.astype(numpy.int32); rows of tags or of other numbers "
+                                      "belong in an array of another name, like target.npy"));
   folder.write("labels.npy", npy_array("|u1", "(2, 3)", std::vector<char>(6)));
   CHECK_THAT(error(), Catch::Contains("save numbers of classes by labels.argmax(1) if each row is one-hot"));
   for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{1'000'000}, std::int64_t{1} << 40}) {

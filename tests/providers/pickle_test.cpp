@@ -37,7 +37,7 @@ std::vector<std::string> strings(const PickleValue& list) {
 }  // namespace
 
 TEST_CASE("pickles of every protocol hold the same", "[pickle]") {
-  for (int protocol = 0; protocol <= 4; ++protocol) {
+  for (int protocol = 0; protocol <= 5; ++protocol) {
     CAPTURE(protocol);
     const PickleValue root = read_pickle(data_file("python", protocol));
     REQUIRE(root.kind() == Kind::dict);
@@ -78,7 +78,7 @@ TEST_CASE("pickles of every protocol hold the same", "[pickle]") {
 
 TEST_CASE("NumPy arrays of every protocol, type and order are read", "[pickle]") {
   for (const char* numpy : {"numpy1", "numpy2"})
-    for (int protocol = 0; protocol <= 4; ++protocol) {
+    for (int protocol = 0; protocol <= 5; ++protocol) {
       CAPTURE(numpy, protocol);
       const PickleValue root = read_pickle(data_file(numpy, protocol));
       CHECK(at(root, "empty").array("it").dims == Dims{0, 3});
@@ -104,6 +104,9 @@ TEST_CASE("NumPy arrays of every protocol, type and order are read", "[pickle]")
       CHECK(at(root, "F").array("it").fortran);
       CHECK(at(root, "F").array("it").data == "\0\3\1\4\2\5"s);
       CHECK(at(root, "F").integers("it") == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+      CHECK(at(root, "frozen").integers("it") == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+      CHECK(at(root, "strided").array("it").dims == Dims{2, 2});
+      CHECK(at(root, "strided").integers("it") == std::vector<std::int64_t>{0, 2, 3, 5});
       const std::vector<double> cube = at(root, "F3").numbers("it");
       REQUIRE(cube.size() == 24);
       for (std::size_t i = 0; i < 24; ++i) CHECK(cube[i] == static_cast<double>(i));
@@ -207,10 +210,16 @@ TEST_CASE("damaged pickles are refused", "[pickle]") {
   CHECK(unpickling_error("\x1f\x8b") ==
         "file: byte 0: is compressed by gzip, not a pickle; unpack it with gunzip");
   CHECK(unpickling_error("\x1f\x1f") ==
-        "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 4 that stands for data");
-  CHECK(unpickling_error("\x80\5N.") ==
-        "file: byte 0: this is a pickle of protocol 5; 0 to 4 are read: save it by "
-        "pickle.dump(data, file, protocol=4)");
+        "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 5 that stands for data");
+  CHECK(unpickling_error("\x80\6N.") ==
+        "file: byte 0: this is a pickle of protocol 6; 0 to 5 are read: save it by "
+        "pickle.dump(data, file, protocol=5)");
+  for (const char* buffer : {"\x80\5\x97.", "\x80\5\x97\x98."})
+    CHECK(unpickling_error(buffer) ==
+          "file: byte 2: its buffers are not in the file, because it was pickled with buffer_callback=: save "
+          "it by pickle.dump(data, file)");
+  CHECK(unpickling_error("\x80\5\x96\xff\xff\xff\xff\xff\xff\xff\x7fx.") ==
+        "file: byte 2: the file is truncated: 9223372036854775807 bytes should follow byte 11, there are 2");
   CHECK(unpickling_error("N") ==
         "file: byte 1: the file is truncated: 1 bytes should follow byte 1, there are 0");
   CHECK(unpickling_error("X\xff\xff\xff\xff"s + "abc") ==
@@ -285,6 +294,25 @@ TEST_CASE("damaged NumPy arrays are refused", "[pickle]") {
   CHECK(unpickling_error("cnumpy.core.multiarray\nscalar\n" + type("u8", "<") +
                          "U\x08\xff\xff\xff\xff\xff\xff\xff\xff\x86R.")
             .ends_with("an integer is beyond 64 bits"));
+  // The call of protocol 5.
+  const auto buffer_error = [&](const std::string& args) {
+    const std::string message =
+        unpickling_error("\x80\5" + "cnumpy._core.numeric\n_frombuffer\n("s + args + "tR.");
+    return message.substr(message.find(": ", 6) + 2);
+  };
+  const std::string five = "\x96\5\0\0\0\0\0\0\0abcde"s, order = "\x8c\1C"s;
+  CHECK(buffer_error(five + type("i2", "<") + "K\3\x85" + order) ==
+        "a NumPy array of 3 numbers of 2 byte(s) has 5 bytes");
+  CHECK(buffer_error("]" + type("i2", "<") + "K\3\x85" + order) ==
+        "a NumPy array's data should be bytes, not a list of 0 values");
+  CHECK(buffer_error(five + type("u1", "|") + "J\xff\xff\xff\xff\x85" + order) ==
+        "a side of a NumPy array is the integer -1");
+  for (const std::string& args :
+       {five, five + "N" + "K\5\x85" + order, five + type("u1", "|") + "K\5" + order,
+        five + type("u1", "|") + "K\5\x85" + "\x8c\1A", five + type("u1", "|") + "K\5\x85" + order + order}) {
+    CAPTURE(args);
+    CHECK(buffer_error(args) == "a NumPy array is not made of (bytes, type, shape, order)");
+  }
 }
 
 TEST_CASE("deep, cyclic and repeating pickles cost no more than their bytes", "[pickle]") {

@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 
 #include "convnet/base/error.h"
+#include "providers/registry.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "providers/registry.h"
 #include "tests/catch.h"
 
 namespace convnet {

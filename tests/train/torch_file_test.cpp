@@ -33,7 +33,7 @@ std::vector<float> ramp(float first, std::size_t count, float step = 0.125F) {
 
 std::string little(std::uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) & 0xff : 0);
   return out;
 }
 
