@@ -229,6 +229,7 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
           add_buffer(plan.buffers, "", BufferKind::activation, d, {{bytes / 4}, DataType::f32, nullptr}));
   }
   constexpr double kWorthwhile = 0.99;           // of the seconds so far: what a further change must reach
+  constexpr std::int64_t kMostChunks = 144;      // more take too long to simulate
   std::vector<std::pair<double, Route>> routes;  // and how long their busiest links carry bytes
   const auto route_of = [&](const Machine& known) {
     Route route = move.route(exchange_of(known), buffers, bytes);
@@ -263,7 +264,7 @@ double fastest(const Machine& machine, const Move& move, std::int64_t bytes, con
       const double before = shortest;
       for (std::int64_t chunks = usual;;) {
         chunks = more ? 2 * chunks : chunks / 2;
-        if (chunks == 0 || (more && route.size() == 1)) break;
+        if (chunks == 0 || chunks > kMostChunks || (more && route.size() == 1)) break;
         const double seconds = simulated(machine, plan, route, chunks, target);
         const bool faster = seconds < kWorthwhile * shortest;
         shortest = std::min(shortest, seconds);
