@@ -40,7 +40,6 @@ std::size_t LinkTraffic::start(const Transfer& transfer, double now) {
   now_ = now;
   Moving moving;
   moving.path = links_.path(transfer.from, transfer.to);
-  moving.weight = transfer.weight;
   moving.left = transfer.bytes;
   moving.since = now;
   for (const std::size_t link : moving.path) on_link_[link].push_back(moving_.size());
@@ -71,7 +70,7 @@ void LinkTraffic::share_out() {
   }
 }
 
-/// Finds the next rates of these transfers; all others keep theirs. First each gets the smallest of its
+/// Finds the next rates of these transfers; all others keep theirs. First each gets the smallest of equal
 /// shares; then what some leave on their other links is shared by the rest.
 void LinkTraffic::find_rates(const std::vector<std::size_t>& transfers) {
   const auto smallest_share = [&](const Moving& moving) {
@@ -79,34 +78,27 @@ void LinkTraffic::find_rates(const std::vector<std::size_t>& transfers) {
     for (const std::size_t link : moving.path) least = std::min(least, share_[link]);
     return least;
   };
-  const auto find_next_rates = [&] {
-    for (const std::size_t m : transfers)
-      moving_[m].next_rate = moving_[m].weight * smallest_share(moving_[m]);
-  };
   std::vector<std::size_t> links;
   for (const std::size_t m : transfers) {
     for (const std::size_t link : moving_[m].path) {
       if (std::exchange(link_shared_out_[link], shared_out_) == shared_out_) continue;
       links.push_back(link);
-      double weights = 0;
-      for (const std::size_t other : on_link_[link]) weights += moving_[other].weight;
-      share_[link] = links_.bandwidth(link) / weights;
+      share_[link] = links_.bandwidth(link) / static_cast<double>(on_link_[link].size());
     }
   }
-  find_next_rates();
+  for (const std::size_t m : transfers) moving_[m].next_rate = smallest_share(moving_[m]);
   for (const std::size_t link : links) {
     double left = links_.bandwidth(link);
-    double others = 0;  // weights of those that this link limits
+    std::size_t others = on_link_[link].size();
     for (const std::size_t m : on_link_[link]) {
-      const Moving& moving = moving_[m];
-      if (moving.next_rate >= moving.weight * share_[link] * (1 - 1e-9))
-        others += moving.weight;
-      else
-        left -= moving.next_rate;
+      const double rate = moving_[m].next_rate;
+      if (rate >= share_[link] * (1 - 1e-9)) continue;
+      left -= rate;
+      --others;
     }
-    if (others > 0) share_[link] = left / others;
+    if (others > 0) share_[link] = left / static_cast<double>(others);
   }
-  find_next_rates();
+  for (const std::size_t m : transfers) moving_[m].next_rate = smallest_share(moving_[m]);
   // Two links may both have given a transfer what they had left.
   for (const std::size_t link : links) {
     double load = 0;

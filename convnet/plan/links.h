@@ -15,7 +15,6 @@ namespace convnet {
 struct Transfer {
   DeviceId to, from;
   double bytes = 0;
-  double weight = 1;  ///< its share of a link, compared with those of the other transfers there
 };
 
 /// The links of a machine: each device sends and receives over a link of its own, both at the same time, and
@@ -37,8 +36,8 @@ class Links {
   std::vector<std::size_t> first_of_level_;  ///< the first link of each level
 };
 
-/// Transfers in the course of time. Those that pass a link at the same time get shares of it in proportion to
-/// their weights; what a transfer cannot use, because another link is slower, goes to the others.
+/// Transfers in the course of time. Those that pass a link at the same time get equal shares of it; what a
+/// transfer cannot use, because another link is slower, goes to the others.
 class LinkTraffic {
  public:
   /// `links` must outlive the traffic.
@@ -55,7 +54,6 @@ class LinkTraffic {
  private:
   struct Moving {
     std::vector<std::size_t> path;
-    double weight = 1;
     double left = 0;             ///< bytes at the time `since`
     double since = 0;            ///< seconds
     double rate = 0;             ///< bytes/s from then on
@@ -77,7 +75,7 @@ class LinkTraffic {
   double now_ = 0;
   std::vector<Moving> moving_;                     ///< by number, also those that have ended
   std::vector<std::vector<std::size_t>> on_link_;  ///< by link: the transfers that pass it
-  std::vector<double> share_;                      ///< by link: of a transfer of weight 1, for find_rates()
+  std::vector<double> share_;                      ///< by link: of each of its transfers, for find_rates()
   std::vector<std::size_t> link_shared_out_;       ///< by link: the last share_out() that concerned it
   std::size_t shared_out_ = 0;                     ///< counts the calls of share_out()
   std::vector<std::size_t> version_;               ///< by transfer: counts the changes of its rate

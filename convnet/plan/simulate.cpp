@@ -43,9 +43,6 @@ TaskNeeds needs_of(const Plan& plan, const Task& task, const DeviceModel& model,
     }
   }
   const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
-  // A task reads all its sources at the same time, from each as many bytes as it needs in proportion.
-  for (Transfer& transfer : needs.transfers)
-    transfer.weight = transfer.bytes * static_cast<double>(needs.transfers.size()) / remote;
   needs.own =
       std::max({task.flops / (model.flops.of(precision) * model.efficiency.of(precision)),
                 own_bytes / (model.memory_bandwidth * model.memory_efficiency), host / model.host_bandwidth});
