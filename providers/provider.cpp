@@ -16,6 +16,14 @@ std::int64_t MatrixInfo::image_bytes() const {
                            : cropped_image_bytes(element_count(uncropped) * size_of(type));
 }
 
+const char* to_string(LabelKind kind) {
+  switch (kind) {
+    case LabelKind::tags: return "tags";
+    case LabelKind::numbers: return "numbers";
+    default: return "classes";
+  }
+}
+
 LabelKind label_kind(const std::vector<MatrixInfo>& matrices) {
   if (matrices.size() > 2 && matrices[2].name == kTagsMatrix) return LabelKind::tags;
   const bool numbers = matrices.size() > 1 && matrices[1].classes == 0 && matrices[1].type == DataType::f32;

@@ -129,6 +129,9 @@ enum class Flip {
 /// the table looks.
 enum class LabelKind { automatic, classes, tags, numbers };
 
+/// Returns what the data set says of an image: "classes", "tags", "numbers".
+const char* to_string(LabelKind kind);
+
 /// The name of matrix 2 if it holds tags: an image has any number of them, and matrix 1 is one of them.
 inline constexpr const char* kTagsMatrix = "tags";
 

@@ -6,6 +6,7 @@
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/endian.h"
+#include "convnet/base/file.h"
 
 namespace convnet {
 namespace {
@@ -166,6 +167,10 @@ const FileFormat* find_binary_format(std::string_view first) {
                            first.starts_with("(dp") || first.starts_with("(lp")))
     return &kPickle;
   return nullptr;
+}
+
+std::string format_bytes(const InputFile& file) {
+  return file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes));
 }
 
 const FileFormat* find_format(std::string_view first) {

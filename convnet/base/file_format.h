@@ -29,6 +29,10 @@ struct FileFormat {
 /// The number of bytes at the beginning of a file that tell all formats.
 constexpr std::size_t kFormatBytes = 512;
 
+class InputFile;
+/// Returns these bytes of a file, or all that it has. Throws RunError.
+std::string format_bytes(const InputFile& file);
+
 /// Returns the format of a file that begins with these bytes; null if none is recognised, or if it is a text
 /// that is not the beginning of a web page or the like.
 const FileFormat* find_format(std::string_view first);

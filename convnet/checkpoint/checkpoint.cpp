@@ -509,7 +509,7 @@ InitialWeights read_initial_weights(const std::string& file_or_folder) {
   const std::string file = find_checkpoint(file_or_folder);
   if (!Position::of_file_name(fs::path(file).filename().string())) {
     const InputFile input(file);
-    if (is_torch_file(input.read(0, std::min<std::uint64_t>(input.size(), kFormatBytes)))) {
+    if (is_torch_file(format_bytes(input))) {
       TorchWeights weights = read_torch_file(input);
       return {file, std::move(weights.tensors), false, {}, std::move(weights.place)};
     }

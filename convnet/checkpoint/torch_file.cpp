@@ -173,8 +173,7 @@ TorchWeights read_zip(const InputFile& file) {
   if (folder.empty())
     throw InputError(
         fmt::format("{}: {}", file.path(),
-                    other_format_text(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)),
-                                      "a file of torch.save",
+                    other_format_text(format_bytes(file), "a file of torch.save",
                                       "is a zip archive, not a file of torch.save: it has no data.pkl")));
   if (archive.entries().contains(folder + "constants.pkl"))
     throw InputError(file.path() +

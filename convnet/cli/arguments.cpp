@@ -38,8 +38,7 @@ std::string other_kind_of_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return "";
   const InputFile file(path);
-  return other_format_text(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)),
-                           "a folder or a tar of photos", "");
+  return other_format_text(format_bytes(file), "a folder or a tar of photos", "");
 }
 
 }  // namespace

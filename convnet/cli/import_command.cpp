@@ -116,19 +116,11 @@ const char* text_of(PixelForm form) {
   }
 }
 
-const char* text_of(ImportedCost cost) {
-  switch (cost) {
-    case ImportedCost::tags: return "tags";
-    case ImportedCost::numbers: return "numbers";
-    default: return "classes";
-  }
-}
-
 /// Returns the options of a table of labels that training on photos needs.
-const char* labels_of(ImportedCost cost) {
-  switch (cost) {
-    case ImportedCost::tags: return " --labels TABLE";
-    case ImportedCost::numbers: return " --labels TABLE --label-kind numbers";
+const char* labels_of(LabelKind kind) {
+  switch (kind) {
+    case LabelKind::tags: return " --labels TABLE";
+    case LabelKind::numbers: return " --labels TABLE --label-kind numbers";
     default: return "";
   }
 }
@@ -143,7 +135,7 @@ std::size_t count_layers(const std::string& definition) {
 void print_summary(const ImportedModel& model, const ImportCommandOptions& asked,
                    const std::string& checkpoint, std::size_t layers) {
   fmt::print("{}: {} layers, from {} ({}) to {} {}\n", asked.definition, layers, printable(model.input_name),
-             to_string(model.image), model.text.outputs, text_of(model.text.cost));
+             to_string(model.image), model.text.outputs, to_string(model.text.labels));
   fmt::print("{}\n{}\n", asked.parameters, checkpoint);
   fmt::print("Pixels as the model takes them: {}{}\n", text_of(model.pixels),
              asked.pixels == PixelForm::automatic ? "; --pixels says otherwise" : "");
@@ -162,7 +154,7 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   if (model.divides_pixels()) options += " --pixel-std 1";
   fmt::print(
       "  train it:   convnet train {} --layer-def {} --layer-params {} --init-from {} {} --save-file run\n",
-      photos ? std::string("PHOTOS") + labels_of(model.text.cost) : "--data-path DATA",
+      photos ? std::string("PHOTOS") + labels_of(model.text.labels) : "--data-path DATA",
       shell_word(asked.definition), shell_word(asked.parameters), shell_word(asked.checkpoint), options);
 }
 

@@ -168,7 +168,7 @@ void make_data_command(const std::vector<std::string>& args) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print("{}: {} training images, {} validation images{}, {} {}\n", options.src, images.training.size(),
              images.validation.size(), make.held_out ? " (a tenth, held out by a hash of their names)" : "",
-             images.class_names.size(), images.kind == LabelKind::tags ? "tags" : "classes");
+             images.class_names.size(), to_string(images.kind));
   std::fflush(stdout);
 
   make.folder = options.dst;

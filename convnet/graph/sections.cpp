@@ -437,7 +437,7 @@ class SectionReader {
     return graph_.nodes.back().id;
   }
 
-  /// What dropout= and neuron= of a section ask for.
+  /// Holds what dropout= and neuron= of a section ask for.
   struct Implicit {
     double drop = 0;
     std::optional<Neuron> neuron;

@@ -68,8 +68,7 @@ bool is_onnx_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
   const InputFile file(path);
-  const FileFormat* format =
-      find_binary_format(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)));
+  const FileFormat* format = find_binary_format(format_bytes(file));
   // A long header of a safetensors file may begin with the same bytes.
   return format != nullptr && format->kind == FileKind::importable && !path.ends_with(".safetensors");
 }

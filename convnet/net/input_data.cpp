@@ -152,11 +152,13 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
   return "";
 }
 
-std::string other_outputs(const IniFile& definition, const std::vector<MatrixInfo>& then,
-                          const std::vector<MatrixInfo>& now) {
+std::string other_outputs(const Checkpoint& checkpoint, const std::vector<MatrixInfo>& now) {
+  const std::vector<MatrixInfo>& then = checkpoint.matrices;
   if (then.size() < 2 || now.size() < 2 || then[1].classes == 0 || now[1].classes == 0 ||
       then[1].classes == now[1].classes)
     return "";
+  Diagnostics ignored;
+  const IniFile definition = parse_ini(checkpoint.definition_path, checkpoint.definition_text, ignored);
   for (const IniSection& section : definition.sections) {
     for (const IniValue& value : section.values) {
       if (value.text != "classes") continue;
@@ -179,18 +181,11 @@ std::string other_numbers(const std::vector<MatrixInfo>& then, const std::vector
 }
 
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
-  const auto kind = [](const std::vector<MatrixInfo>& matrices) {
-    switch (label_kind(matrices)) {
-      case LabelKind::tags: return "tags";
-      case LabelKind::numbers: return "numbers";
-      default: return "classes";
-    }
-  };
   if (then.size() > 1 && now.size() > 1 && label_kind(then) != label_kind(now))
     return fmt::format(
         "warning: the data set has {}, but had {} where the net was trained: only a new run, in a folder of "
         "its own, can learn them",
-        kind(now), kind(then));
+        to_string(label_kind(now)), to_string(label_kind(then)));
   for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
     const auto &before = then[m].class_names, &after = now[m].class_names;
     const auto [a, b] = std::mismatch(before.begin(), before.end(), after.begin(), after.end());

@@ -35,10 +35,9 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
 /// Returns what is wrong if the images `now` are bytes and those that a net was trained on were floats, or
 /// the reverse; "" if they are of one kind.
 std::string other_numbers(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
-/// Returns what is wrong if a layer of the net has as many outputs as there are classes, and the data set
-/// `now` has another number of classes than the one that the net was trained on; else "".
-std::string other_outputs(const IniFile& definition, const std::vector<MatrixInfo>& then,
-                          const std::vector<MatrixInfo>& now);
+/// Returns what is wrong if a layer of the checkpoint's net has as many outputs as there are classes, and the
+/// data set `now` has another number of classes than the one that the net was trained on; else "".
+std::string other_outputs(const Checkpoint& checkpoint, const std::vector<MatrixInfo>& now);
 /// Returns a warning if the data set `now` has labels of another kind than `then`, or if classes have other
 /// names there but kept their numbers; else "".
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);

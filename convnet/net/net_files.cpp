@@ -88,7 +88,7 @@ IniFile read_definition(const NetFileOptions& options, const LabelFit& labels, D
       diagnostics.note(
           fmt::format("Note: the data set has {}, so the net ends in {}, in place of softmax and "
                       "cost.logreg",
-                      labels.kind == LabelKind::tags ? "tags" : "numbers", end));
+                      to_string(labels.kind), end));
     if (!labels.warning.empty()) diagnostics.note(labels.warning);
   }
   convert_definition(definition, options, diagnostics);

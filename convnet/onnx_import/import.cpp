@@ -47,11 +47,11 @@ std::vector<std::string> texts_of_dict(const std::string& dict) {
 
 /// Returns the names of classes that `convnet export` and Ultralytics write into models, or of the numbers
 /// that a net predicts, if they are as many as outputs.
-std::vector<std::string> class_names(const SourceModel& model, ImportedCost cost, std::int64_t outputs) {
+std::vector<std::string> class_names(const SourceModel& model, LabelKind labels, std::int64_t outputs) {
   std::vector<std::string> names_of_dict = texts_of_dict(entry(model, "names"));
   if (std::ssize(names_of_dict) == outputs) return names_of_dict;
   const nlohmann::json names = nlohmann::json::parse(
-      entry(model, cost == ImportedCost::numbers ? "number_names" : "class_names"), nullptr, false);
+      entry(model, labels == LabelKind::numbers ? "number_names" : "class_names"), nullptr, false);
   std::vector<std::string> texts;
   if (!names.is_array() || std::ssize(names) != outputs) return {};
   for (const auto& name : names) {
@@ -143,13 +143,13 @@ void prepare_pixels(PixelForm form, ImagePreparation& images) {
 
 /// Returns the matrices of the data set that a net reads, as its provider would describe them.
 std::vector<MatrixInfo> matrices_of(const ImportedModel& model) {
-  const bool tags = model.text.cost == ImportedCost::tags;
+  const bool tags = model.text.labels == LabelKind::tags;
   const bool floats = model.pixels == PixelForm::floats, divides = model.divides_pixels();
   MatrixInfo images{"data", model.image, divides || floats ? DataType::f32 : DataType::u8};
   if (divides) images.stored_type = DataType::u8;
   images.stored = model.stored;
   const std::int64_t outputs = model.text.outputs;
-  if (model.text.cost == ImportedCost::numbers)
+  if (model.text.labels == LabelKind::numbers)
     return {images, {"numbers", {outputs}, DataType::f32, 0, model.class_names}};
   return {images,
           {"labels", {1}, DataType::s32, outputs, model.class_names},
@@ -200,7 +200,7 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
       "Imported from " + printable(name) +
       (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
   result.text = net_text(translated, head, entry(model, "number_output") == translated.output_name);
-  result.class_names = escape_non_utf8(class_names(model, result.text.cost, result.text.outputs));
+  result.class_names = escape_non_utf8(class_names(model, result.text.labels, result.text.outputs));
   result.input_name = translated.input_name;
   result.output_name = translated.output_name;
   result.other_outputs = translated.other_outputs;

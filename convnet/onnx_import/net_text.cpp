@@ -108,26 +108,26 @@ SketchId find_answer_layer(const NetSketch& net, SketchId output, bool predicts_
     layer = &net[id];
   }
   text.outputs = layer->shape.size();
-  if (predicts_numbers && layer->type != "softmax") text.cost = ImportedCost::numbers;
-  if (layer->type == "neuron" && layer->neuron.name == "logistic") text.cost = ImportedCost::tags;
-  text.adds_softmax = layer->type != "softmax" && text.cost == ImportedCost::classes;
+  if (predicts_numbers && layer->type != "softmax") text.labels = LabelKind::numbers;
+  if (layer->type == "neuron" && layer->neuron.name == "logistic") text.labels = LabelKind::tags;
+  text.adds_softmax = layer->type != "softmax" && text.labels == LabelKind::classes;
   return id;
 }
 
 /// Returns the section of what the data set tells of an image: its class, tags or numbers.
-const char* data_section(ImportedCost cost) {
-  switch (cost) {
-    case ImportedCost::tags: return "[targets]\ntype=data\ndataIdx=2\n";
-    case ImportedCost::numbers: return "[numbers]\ntype=data\ndataIdx=1\n";
+const char* data_section(LabelKind labels) {
+  switch (labels) {
+    case LabelKind::tags: return "[targets]\ntype=data\ndataIdx=2\n";
+    case LabelKind::numbers: return "[numbers]\ntype=data\ndataIdx=1\n";
     default: return "[labels]\ntype=data\ndataIdx=1\n";
   }
 }
 
 /// Returns the sections that compare the outputs of layer `answer` with that.
-std::string cost_sections(ImportedCost cost, const std::string& answer) {
-  switch (cost) {
-    case ImportedCost::tags: return "\n[logprob]\ntype=cost.bce\ninputs=targets," + answer + "\n";
-    case ImportedCost::numbers:
+std::string cost_sections(LabelKind labels, const std::string& answer) {
+  switch (labels) {
+    case LabelKind::tags: return "\n[logprob]\ntype=cost.bce\ninputs=targets," + answer + "\n";
+    case LabelKind::numbers:
       return "\n[difference]\ntype=eltsum\ninputs=" + answer +
              ",numbers\ncoeffs=1,-1\n\n[squares]\ntype=cost.sum2\ninputs=difference\n";
     default: return "\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
@@ -143,17 +143,17 @@ NetText net_text(const TranslatedNet& translated, const std::vector<std::string>
   const SketchId last = find_answer_layer(net, translated.output, predicts_numbers, text);
   text.definition = comment_text(head) +
                     "\n[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
-                    "[data]\ntype=data\ndataIdx=0\n\n" + data_section(text.cost);
+                    "[data]\ntype=data\ndataIdx=0\n\n" + data_section(text.labels);
   text.parameters =
       comment_text(head) +
       "\n[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
   NetWriter writer(net, translated.input, last, text);
   writer.write();
   if (text.adds_softmax) text.definition += "\n[probs]\ntype=softmax\ninputs=" + writer.section(last) + "\n";
-  text.definition += cost_sections(text.cost, writer.section(last));
-  text.parameters += text.cost == ImportedCost::numbers ? "\n[squares]\ncoeff=1\n" : "\n[logprob]\ncoeff=1\n";
+  text.definition += cost_sections(text.labels, writer.section(last));
+  text.parameters += text.labels == LabelKind::numbers ? "\n[squares]\ncoeff=1\n" : "\n[logprob]\ncoeff=1\n";
   constexpr std::int64_t kTop = 5;
-  if (text.cost == ImportedCost::classes && text.outputs > kTop) text.parameters += "topk=5\n";
+  if (text.labels == LabelKind::classes && text.outputs > kTop) text.parameters += "topk=5\n";
   return text;
 }
 

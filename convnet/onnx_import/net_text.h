@@ -7,19 +7,15 @@
 
 #include "convnet/onnx_import/net_sketch.h"
 #include "convnet/onnx_import/translate.h"
+#include "providers/provider.h"
 
 namespace convnet {
 
-/// The cost at the end of a net, which decides what its outputs are compared with.
-enum class ImportedCost {
-  classes,  ///< cost.logreg of a softmax
-  tags,     ///< cost.bce of logistic outputs, with a number for each
-  numbers   ///< cost.sum2 of what the outputs differ from numbers
-};
-
 struct NetText {
   std::string definition, parameters;
-  ImportedCost cost = ImportedCost::classes;
+  /// What the outputs are compared with, never automatic: classes by cost.logreg of a softmax, tags by
+  /// cost.bce of logistic outputs, or numbers by cost.sum2 of the differences.
+  LabelKind labels = LabelKind::classes;
   std::int64_t outputs = 0;  ///< classes, tags or numbers
   /// Whether the net ends in a softmax that the model does not have.
   bool adds_softmax = false;

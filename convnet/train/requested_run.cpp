@@ -261,10 +261,7 @@ void check_fits(const Provider& provider, const Checkpoint& checkpoint) {
     if (const std::string wrong = check(checkpoint.matrices, provider.matrices()); !wrong.empty())
       throw InputError(checkpoint.file + ": the data set does not fit: " + wrong);
   }
-  Diagnostics ignored;
-  const IniFile definition = parse_ini(checkpoint.definition_path, checkpoint.definition_text, ignored);
-  if (const std::string wrong = other_outputs(definition, checkpoint.matrices, provider.matrices());
-      !wrong.empty())
+  if (const std::string wrong = other_outputs(checkpoint, provider.matrices()); !wrong.empty())
     throw InputError(checkpoint.file + ": the data set does not fit: " + wrong);
   if (const std::string warning = renamed_class(checkpoint.matrices, provider.matrices()); !warning.empty())
     fmt::print(stderr, "{}\n", warning);

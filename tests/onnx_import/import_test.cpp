@@ -143,7 +143,7 @@ TEST_CASE("a net that ends in logistic outputs has tags") {
   CHECK(matrices.at(1).classes == matrices.at(2).dims.at(0));
   // Logistic outputs stay tags if the model says that its outputs have no names.
   model.metadata = {{"number_output", "z"}, {"number_names", "[]"}};
-  CHECK(import_of(model).text.cost == ImportedCost::tags);
+  CHECK(import_of(model).text.labels == LabelKind::tags);
 }
 
 TEST_CASE("a net whose model says that its outputs are numbers is a regression") {
