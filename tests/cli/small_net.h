@@ -194,4 +194,11 @@ class Workshop {
   TempFolder folder_;
 };
 
+/// Returns the command line that plans the net of a workshop for a data set that fits.
+inline Args planning(const Workshop& shop, const Args& more = {}) {
+  return Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net() + more;
+}
+/// Returns what that command does.
+inline Outcome plan(const Workshop& shop, const Args& more = {}) { return run_program(planning(shop, more)); }
+
 }  // namespace convnet
