@@ -150,12 +150,11 @@ class DummyProvider final : public StoredProvider {
     return kImagesPerBatch;
   }
 
-  DataBatch load(int batch) const override {
-    DataBatch loaded;
-    loaded.images = images_in(batch);
-    for (std::size_t m = 0; m < matrices_.size(); ++m)
-      loaded.matrices.push_back(random_matrix(m, static_cast<std::uint32_t>(batch)));
-    return loaded;
+  DataBatch load(int batch) const override { return piece({.batch = batch}); }
+  /// Of several processes, each makes its own images only, once for each request. Batches for one process
+  /// stay in memory.
+  DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
+    return request.share == nullptr ? StoredProvider::read(request, statistics) : piece(request);
   }
 
   bool has_mean() const override { return has_mean_; }
@@ -167,48 +166,62 @@ class DummyProvider final : public StoredProvider {
   }
 
  private:
-  std::vector<std::byte> random_matrix(std::size_t m, std::uint32_t batch) const {
-    if (matrices_[m].classes > 0) return random_labels(m, batch);
-    return matrices_[m].type == DataType::u8
-               ? random_numbers(m, batch, [](float v) { return static_cast<std::uint8_t>(v * 256); })
-               : random_numbers(m, batch, [](float v) { return v; });
+  DataBatch piece(const LoadRequest& request) const {
+    DataBatch made;
+    const std::int64_t all = images_in(request.batch);
+    made.first = request.first;
+    const std::int64_t first = std::min(request.first, all);
+    made.images = std::min(request.count, all - first);
+    made.last = first + made.images == all;
+    const auto batch = static_cast<std::uint32_t>(request.batch);
+    for (std::size_t m = 0; m < matrices_.size(); ++m) {
+      std::vector<std::byte>& bytes = made.matrices.emplace_back();
+      const auto image_bytes = static_cast<std::size_t>(matrices_[m].image_bytes());
+      bytes.reserve(static_cast<std::size_t>(made.images) * image_bytes);
+      for (std::int64_t i = 0; i < made.images; ++i) {
+        const auto image = static_cast<std::uint32_t>(first + i);
+        if (matrices_[m].classes > 0)
+          add_label(m, batch, image, bytes);
+        else if (request.share != nullptr && !request.share->wants(i, made.images))
+          bytes.resize(bytes.size() + image_bytes);
+        else if (matrices_[m].type == DataType::u8)
+          add_numbers(
+              m, batch, image, [](float v) { return static_cast<std::uint8_t>(v * 256); }, bytes);
+        else
+          add_numbers(
+              m, batch, image, [](float v) { return v; }, bytes);
+      }
+    }
+    return made;
   }
 
-  /// The numbers of element_random(), as `stored` gives them.
+  /// Adds the numbers of element_random() of an image, as `stored` gives them.
   template <class Stored>
-  std::vector<std::byte> random_numbers(std::size_t m, std::uint32_t batch, const Stored& stored) const {
+  void add_numbers(std::size_t m, std::uint32_t batch, std::uint32_t image, const Stored& stored,
+                   std::vector<std::byte>& bytes) const {
     constexpr std::uint32_t calls = 16,
                             numbers = 4 * calls;  // together, in a loop that the compiler vectorises
     const std::int64_t size = element_count(matrices_[m].dims);
-    std::vector<std::byte> bytes;
-    bytes.reserve(static_cast<std::size_t>(size * kImagesPerBatch) * sizeof(stored(0.0F)));
-    for (std::uint32_t image = 0; image < kImagesPerBatch; ++image) {
-      for (std::int64_t begin = 0; begin < size; begin += numbers) {
-        decltype(stored(0.0F)) values[numbers];
-        for (std::uint32_t call = 0; call < calls; ++call) {
-          const auto random = philox(keys_[m], static_cast<std::uint32_t>(begin / 4) + call, image, batch, 0);
-          for (std::uint32_t i = 0; i < 4; ++i) values[4 * call + i] = stored(uniform01(random.value[i]));
-        }
-        const auto filled = std::as_bytes(
-            std::span(values).first(static_cast<std::size_t>(std::min<std::int64_t>(numbers, size - begin))));
-        bytes.insert(bytes.end(), filled.begin(), filled.end());
+    for (std::int64_t begin = 0; begin < size; begin += numbers) {
+      decltype(stored(0.0F)) values[numbers];
+      for (std::uint32_t call = 0; call < calls; ++call) {
+        const auto random = philox(keys_[m], static_cast<std::uint32_t>(begin / 4) + call, image, batch, 0);
+        for (std::uint32_t i = 0; i < 4; ++i) values[4 * call + i] = stored(uniform01(random.value[i]));
       }
+      const auto filled = std::as_bytes(
+          std::span(values).first(static_cast<std::size_t>(std::min<std::int64_t>(numbers, size - begin))));
+      bytes.insert(bytes.end(), filled.begin(), filled.end());
     }
-    return bytes;
   }
 
-  std::vector<std::byte> random_labels(std::size_t m, std::uint32_t batch) const {
+  void add_label(std::size_t m, std::uint32_t batch, std::uint32_t image,
+                 std::vector<std::byte>& bytes) const {
     const auto classes = static_cast<std::uint64_t>(matrices_[m].classes);
-    const std::int64_t values = element_count(matrices_[m].dims);  // more than one if images are mixed
-    std::vector<std::int32_t> all(static_cast<std::size_t>(kImagesPerBatch * values));
-    for (std::uint32_t image = 0; image < kImagesPerBatch; ++image) {
-      const auto label = static_cast<std::int32_t>(element_random(keys_[m], batch, image, 0) * classes >> 32);
-      std::int32_t* const row = all.data() + image * values;
-      row[0] = label;
-      if (values > 1) row[1] = label;  // the image is mixed with itself, with weight 0
-    }
-    const auto bytes = std::as_bytes(std::span(all));
-    return {bytes.begin(), bytes.end()};
+    std::vector<std::int32_t> values(static_cast<std::size_t>(element_count(matrices_[m].dims)));
+    values[0] = static_cast<std::int32_t>(element_random(keys_[m], batch, image, 0) * classes >> 32);
+    if (values.size() > 1) values[1] = values[0];  // the image is mixed with itself, with weight 0
+    const auto filled = std::as_bytes(std::span(values));
+    bytes.insert(bytes.end(), filled.begin(), filled.end());
   }
 
   std::vector<MatrixInfo> matrices_;

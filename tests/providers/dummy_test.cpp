@@ -74,6 +74,24 @@ TEST_CASE("Dummy data depends on seed and batch alone", "[providers]") {
   }
 }
 
+TEST_CASE("A process makes its own images of dummy data, and all labels", "[providers]") {
+  const auto provider = make_dummy_provider("dummy-1x2x3-10", 1);
+  const ImageShare share{{.replicas = 2}, {false, true}};
+  // The last minibatch of 300 in a batch of 1,000: 100 images, of which this process computes 50.
+  const LoadRequest request{.batch = 7, .epoch = 1, .first = 900, .count = 300, .share = &share};
+  const DataBatch own = provider->read(request, {});
+  const DataBatch all = piece_of(provider->load(7), 900, 300);
+  CHECK(own.images == 100);
+  CHECK(own.first == 900);
+  CHECK(own.last);
+  CHECK(own.matrices[1] == all.matrices[1]);
+  const auto data = values_of<float>(own.matrices[0]), expected = values_of<float>(all.matrices[0]);
+  REQUIRE(data.size() == 600);
+  CHECK(std::all_of(data.begin(), data.begin() + 300, [](float value) { return value == 0; }));
+  CHECK(std::equal(data.begin() + 300, data.end(), expected.begin() + 300));
+  CHECK(provider->read({.batch = 7, .first = 900, .count = 300}, {}).matrices == all.matrices);
+}
+
 TEST_CASE("Flat dummy data has the documented matrices", "[providers]") {
   const auto plain = make_dummy_provider("dummy-5", 0);
   REQUIRE(plain->matrices().size() == 1);
