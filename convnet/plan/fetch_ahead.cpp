@@ -24,7 +24,7 @@ class Mover {
     std::map<TaskId, std::vector<TaskId>> before;  // by task: those that are moved to before it
     std::set<TaskId> moved;
     for (const TaskId t : plan_.tasks.ids()) {
-      const TaskId place = place_of(plan_.tasks[t]);
+      const TaskId place = place_of(t);
       if (place.exists()) {
         before[place].push_back(t);
         moved.insert(t);
@@ -54,8 +54,10 @@ class Mover {
   };
 
   /// Returns the task before which a copy goes, or none if it stays. A reorder goes along with the copy that
-  /// reads its result.
-  TaskId place_of(const Task& task) const {
+  /// reads its result. A stage of a pipeline may run forward on the images of a pass before it runs backward on
+  /// those of the pass before; such a copy is early where it is.
+  TaskId place_of(TaskId t) const {
+    const Task& task = plan_.tasks[t];
     const bool copies = task.kind == TaskKind::copy && is_for_layers(task.stream);
     if (task.pass == 0 || !(copies || task.kind == TaskKind::reorder)) return {};
     const auto backward = first_backward_.find({task.node, task.pass - 1});
@@ -71,6 +73,7 @@ class Mover {
         return {};
       }
     }
+    if (place > t) return {};
     return place;
   }
 
