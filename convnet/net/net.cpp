@@ -42,7 +42,7 @@ Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, co
       executor_(plans_, *backend_, gpus_, devices.stall_timeout, processes) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
-  const Plan& plan = plans_.plan(phase, images);
+  const Plan& plan = plans_.verified(phase, images);
   executor_.reserve(plan);
   upload_mean();
   return plan;
@@ -156,7 +156,7 @@ NonFinite Net::first_non_finite(Phase phase, std::int64_t images, const StepInpu
     } catch (const std::runtime_error&) {  // an error of that step
     }
   }
-  const Plan& plan = unfused_->plans.plan(phase, images);
+  const Plan& plan = unfused_->plans.verified(phase, images);
   StepInputs still = inputs;
   for (Rates& rates : still.rates) rates.epsilon = rates.momentum = 0;
   std::mutex mutex;  // devices work at the same time

@@ -36,6 +36,11 @@ const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
   return *plans_.emplace(key, std::move(made)).first->second;
 }
 
+const Plan& PlanSet::verified(Phase phase, std::int64_t images) {
+  if (!plans_.contains({phase, images})) make_verified({{phase, images}});
+  return plan(phase, images);
+}
+
 void PlanSet::make_verified(const std::vector<std::pair<Phase, std::int64_t>>& wanted) {
   std::vector<std::unique_ptr<Plan>> made(wanted.size());
   share_work(wanted.size(), usable_cores(), [&](std::size_t i) {

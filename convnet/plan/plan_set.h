@@ -25,6 +25,9 @@ class PlanSet {
   /// Returns the plan for minibatches of `images` images. The first call makes it, and verifies it in builds
   /// with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
+  /// Returns plan(), which it verifies if it is not made yet: for plans that are to run. Throws
+  /// std::logic_error if the plan is wrong.
+  const Plan& verified(Phase phase, std::int64_t images);
   /// Makes and verifies several plans at the same time, for minibatches of so many images, before plan()
   /// returns any of them.
   void make_verified(const std::vector<std::pair<Phase, std::int64_t>>& wanted);

@@ -51,6 +51,32 @@ class MeteredBackend : public WrappedBackend {
   std::shared_ptr<std::int64_t> most_, now_ = std::make_shared<std::int64_t>(0);
 };
 
+/// A backend whose matrix products say that they have an argument more than they have, so that plans for it
+/// are wrong.
+class BackendOfWrongPlans : public WrappedBackend {
+ public:
+  explicit BackendOfWrongPlans(std::unique_ptr<Backend> inner)
+      : WrappedBackend(std::move(inner)), target_(WrappedBackend::target()) {}
+  const Target& target() const override { return target_; }
+
+ private:
+  struct WrongTarget : Target {
+    explicit WrongTarget(const Target& t) : right(t) {}
+    std::string name() const override { return right.name(); }
+    std::string precision() const override { return right.precision(); }
+    OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
+      OpForm form = right.form(op, hints);
+      if (op_name(op) == "inner_product.forward") form.args.push_back(form.args[0]);
+      return form;
+    }
+    bool fuses(const OpDesc& op) const override { return right.fuses(op); }
+    bool runs_streams_together() const override { return right.runs_streams_together(); }
+    std::int64_t joined_update_bytes() const override { return right.joined_update_bytes(); }
+    const Target& right;
+  };
+  WrongTarget target_;
+};
+
 std::map<std::string, NamedTensor> trained(const NetOptions& options, std::vector<double>* costs = nullptr) {
   SmallNet net(net_with_everything(), kImage, kClasses, options);
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -270,4 +296,13 @@ TEST_CASE(
   inputs.rates = net.net().rates(0);
   const Plan& plan = net.prepare(Phase::train, 4);
   CHECK_FALSE(net.net().executor().run(plan, inputs).finite());
+}
+
+TEST_CASE("a net does not run a plan that is wrong") {
+  NetOptions options;
+  options.wrap = [](std::unique_ptr<Backend> inner) {
+    return std::make_unique<BackendOfWrongPlans>(std::move(inner));
+  };
+  SmallNet net(net_with_everything(), kImage, kClasses, options);
+  CHECK_THROWS_WITH(net.prepare(Phase::train, 8), Catch::Contains("plan is wrong"));
 }
