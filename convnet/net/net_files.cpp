@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -177,6 +178,63 @@ std::string lone_values(const Graph& graph, std::int64_t minibatch) {
         node.name, node.type, is_cut ? "fewer --microbatches or " : "");
   }
   return "";
+}
+
+namespace {
+
+/// Returns whether a pass of several makes an update of the node's weights.
+bool is_updated_in_passes(const Graph& graph, const Node& node) {
+  if (node.update_period >= graph.passes) return false;
+  for (std::size_t i = 0; i < node.layer->weights.size(); ++i)
+    if (graph.learns(node, i)) return true;
+  return false;
+}
+
+/// Returns the number of images over which the node normalises, or the whole minibatch if it does not.
+std::int64_t normalised_images(const Graph& graph, const Node& node, std::int64_t minibatch) {
+  const SeesImages sees = node.layer->facts.sees;
+  if (sees == SeesImages::own) return minibatch;
+  const std::int64_t replicas = sees == SeesImages::of_pass ? node.replicas() : 1;
+  return std::min(minibatch, replicas * graph.images_of(minibatch, 0));
+}
+
+/// Returns "'fc1'", or "'fc1' and 2 other layers".
+std::string layers_text(const std::string& first, std::size_t count) {
+  if (count == 1) return "'" + first + "'";
+  return fmt::format("'{}' and {} other layer{}", first, count - 1, count == 2 ? "" : "s");
+}
+
+}  // namespace
+
+std::string changes_of_learning(const Graph& graph, std::int64_t minibatch) {
+  std::set<std::string> updated, normalised;
+  std::string first_updated, first_normalised;
+  int period = graph.passes;
+  std::int64_t images = minibatch;
+  for (const Node& node : graph.nodes) {
+    if (is_updated_in_passes(graph, node)) {
+      if (updated.empty()) first_updated = node.section;
+      updated.insert(node.section);
+      period = std::min(period, node.update_period);
+    }
+    if (const std::int64_t seen = normalised_images(graph, node, minibatch); seen < minibatch) {
+      if (normalised.empty()) first_normalised = node.section;
+      normalised.insert(node.section);
+      images = std::min(images, seen);
+    }
+  }
+  std::vector<std::string> notes;
+  if (!updated.empty())
+    notes.push_back(fmt::format(
+        "Note: {} {} updated up to {} times in a minibatch, which takes {} passes, and so learn{} otherwise "
+        "than on one device; updatePeriod={} makes one update of a minibatch",
+        layers_text(first_updated, updated.size()), updated.size() == 1 ? "is" : "are", graph.passes / period,
+        graph.passes, updated.size() == 1 ? "s" : "", graph.passes));
+  if (!normalised.empty())
+    notes.push_back(fmt::format("Note: {} normalise{} over {} of the {} images of a minibatch",
+                                layers_text(first_normalised, normalised.size()),
+                                normalised.size() == 1 ? "s" : "", images, minibatch));
+  return join(notes, "\n");
 }
 
 Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,

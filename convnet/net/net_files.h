@@ -52,6 +52,9 @@ void check_microbatches(const Graph& graph, const StepOptions& options);
 std::string unused_devices(const Graph& graph, const DeviceOptions& options);
 /// Returns a warning if a layer normalises vectors over minibatches of one image, else "".
 std::string lone_values(const Graph& graph, std::int64_t minibatch);
+/// Returns a line for each way in which replicas and microbatches change what the net learns: weights that
+/// are updated several times in a minibatch, and layers that normalise over a part of it.
+std::string changes_of_learning(const Graph& graph, std::int64_t minibatch);
 /// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
 /// `diagnostics`.
 Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,

@@ -54,8 +54,8 @@ class Mover {
   };
 
   /// Returns the task before which a copy goes, or none if it stays. A reorder goes along with the copy that
-  /// reads its result. A stage of a pipeline may run forward on the images of a pass before it runs backward on
-  /// those of the pass before; such a copy is early where it is.
+  /// reads its result. A stage of a pipeline may run forward on the images of a pass before it runs backward
+  /// on those of the pass before; such a copy is early where it is.
   TaskId place_of(TaskId t) const {
     const Task& task = plan_.tasks[t];
     const bool copies = task.kind == TaskKind::copy && is_for_layers(task.stream);

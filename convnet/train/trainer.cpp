@@ -148,7 +148,8 @@ void Trainer::print_start(const LoadedRun& loaded) {
   }
   const std::int64_t minibatch = largest_minibatch();
   if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(minibatch)));
-  for (const std::string& note : {slow_precision(net_.backend()), loaded.notes})
+  const std::string changes = options_.trains() ? changes_of_learning(net_.graph(), minibatch) : "";
+  for (const std::string& note : {slow_precision(net_.backend()), loaded.notes, changes})
     if (!note.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", note);
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));

@@ -78,6 +78,42 @@ TEST_CASE("without a definition a resumed run needs the devices of the checkpoin
   run_well({"train", "--load-file", shop / "out", "--gpu", "0", "--epochs", "2", "--parallel", "data"});
 }
 
+TEST_CASE("a run says how its devices change what it learns") {
+  const Workshop shop;
+  const auto notes = [&](const std::string& definition, const std::string& parameters, const Args& more) {
+    static int runs = 0;
+    shop.write(definition, parameters);
+    const std::string out =
+        run_well(options(shop, shop / ("notes" + std::to_string(++runs)), "0,1", 1) + more).out;
+    return out.substr(0, out.find("1.1 ("));
+  };
+  const std::string period = replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=2\n");
+  CHECK_THAT(
+      notes(placed("gpu=0,1", "gpu=1"), kParameters, {}),
+      Catch::Contains("Note: 'fc10' is updated up to 2 times in a minibatch, which takes 2 passes, and "
+                      "so learns otherwise than on one device; updatePeriod=2 makes one update of a "
+                      "minibatch\n"));
+  CHECK_THAT(notes(placed("gpu=0,1", "gpu=1"), period, {}), !Catch::Contains("updated up to"));
+  CHECK_THAT(notes(placed("gpu=0,1"), kParameters, {}), !Catch::Contains("updated up to"));
+  CHECK_THAT(
+      notes(placed("gpu=0,1", "gpu=1"), kParameters, {"--test-only", "1", "--load-file", shop / "notes1"}),
+      !Catch::Contains("updated up to"));
+
+  const std::string below = "[bn]\ntype=bnorm\ninputs=conv1\n", read = "[pool1]\ntype=pool\ninputs=";
+  const auto normalised = [&](const std::string& gpu, const std::string& fc) {
+    return replaced(placed(gpu, fc), read + "conv1", below + read + "bn");
+  };
+  const std::string learned = period + "[bn]\nepsW=0.01\nepsB=0.01\nmomW=0\nmomB=0\n";
+  const std::string whole = normalised("gpu=0,1", "");
+  CHECK_THAT(notes(whole, learned, {}), !Catch::Contains("normalises"));
+  CHECK_THAT(notes(whole, learned, {"--microbatches", "5"}),
+             Catch::Contains("Note: 'bn' normalises over 10 of the 50 images of a minibatch\n"));
+  CHECK_THAT(notes(replaced(whole, "inputs=conv1\n[pool1]", "inputs=conv1\nsync=0\n[pool1]"), learned, {}),
+             Catch::Contains("Note: 'bn' normalises over 25 of the 50 images of a minibatch\n"));
+  CHECK_THAT(notes(normalised("gpu=0", "gpu=0,1"), learned, {}),
+             Catch::Contains("Note: 'bn' normalises over 25 of the 50 images of a minibatch\n"));
+}
+
 TEST_CASE("devices, slices and passes are printed at the start") {
   const Workshop shop;
   shop.write(placed("gpu=0,1", "gpu=1"), kParameters);
