@@ -1,10 +1,14 @@
 // Neurons, scaling, accumulation and zeroing: flat loops over the memory, whatever its layout.
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
 namespace {
+
+constexpr std::int64_t kBlockOfSums = 1024;  ///< floats, few enough for the first-level cache
 
 bool keeps_zero(const Neuron& f) {
   bool keeps = false;
@@ -116,9 +120,15 @@ Prepared prepare(const SumRuns& op, const LayoutHints&) {
       const auto sources = args.subspan(1, static_cast<std::size_t>(run.sources));
       float* dst = as_floats(args[0]);
       for_pieces(run.count, [=](std::int64_t begin, std::int64_t end) {
-        std::copy_n(as_floats(sources[0]) + begin, end - begin, dst + begin);
-        for (std::byte* const source : sources.subspan(1))
-          add_scaled(as_floats(source) + begin, 1, end - begin, dst + begin);
+        // The destination may be a source, so a block's sums are complete before they are written.
+        std::array<float, kBlockOfSums> sums;
+        for (std::int64_t i = begin; i < end; i += kBlockOfSums) {
+          const std::int64_t count = std::min(kBlockOfSums, end - i);
+          std::copy_n(as_floats(sources[0]) + i, count, sums.data());
+          for (std::byte* const source : sources.subspan(1))
+            add_scaled(as_floats(source) + i, 1, count, sums.data());
+          std::copy_n(sums.data(), count, dst + i);
+        }
       });
       args = args.subspan(1 + sources.size());
     }

@@ -1,5 +1,7 @@
 // Neurons, scaling, sums and copies: flat over the memory, whatever its layout.
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -262,7 +264,15 @@ Prepared prepare(const SumRuns& op, const OpForm& form, const Context&) {
       form, [runs = op.runs](Stream stream, std::span<std::byte* const> args, std::byte*) {
         SumsLaunch sums;
         for (const SumRuns::Run& run : runs) {
-          // A run of more sources than fit goes on in the next launch, where its sum so far comes first.
+          // A run whose destination is one of its sources reads all of them before it writes: in one launch.
+          const auto own = args.subspan(1, static_cast<std::size_t>(run.sources));
+          const bool in_place = std::find(own.begin(), own.end(), args[0]) != own.end();
+          if (in_place && run.sources > sums.room()) launch(stream, std::exchange(sums, {}));
+          if (in_place && run.sources > sums.room())
+            throw std::logic_error("sum: a destination is one of " + std::to_string(run.sources) +
+                                   " sources, which is more than a launch can read");
+          // Any other run of more sources than fit goes on in the next launch, where its sum so far comes
+          // first.
           for (int summed = 0; summed < run.sources;) {
             if (sums.room() == 0) launch(stream, std::exchange(sums, {}));
             const int more = std::min(sums.room(), run.sources - summed);

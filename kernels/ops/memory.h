@@ -73,7 +73,8 @@ struct CopyRuns {
     return all;
   }
 };
-/// Sums runs of floats: each destination becomes the sum of its sources, added in their order.
+/// Sums runs of floats: each destination becomes the sum of its sources, added in their order. It may be one
+/// of these sources.
 struct SumRuns {
   struct Run {
     std::int64_t count = 0;  ///< floats

@@ -77,3 +77,47 @@ TEST_CASE("layouts of the CUDA backend hold the same values", "[cuda]") {
   CHECK(moved[1] == 20);  // the second channel of the first pixel
   CHECK(moved[3] == 1);   // the second pixel
 }
+
+TEST_CASE("the destination of a sum may be one of its sources", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::fp32);
+  constexpr std::int64_t kCount = 1000;
+  // A launch has room for one source of the second run only.
+  const SumRuns op{{{kCount, 191}, {kCount, 3}}};
+  const std::size_t args = arguments(op).size(), own = 193;
+  for (const std::size_t own_source : {1, 2, 3}) {
+    std::vector<std::unique_ptr<DeviceMemory>> memory;
+    std::vector<std::byte*> pointers;
+    for (std::size_t i = 0; i < args; ++i) {
+      const Values values = test_values({kCount}, static_cast<std::uint32_t>(i));
+      const std::vector<std::byte> bytes = packed(values, DataType::f32);
+      memory.push_back(backend->allocate(test_device(), std::ssize(bytes)));
+      backend->copy(memory.back()->data(), bytes.data(), std::ssize(bytes));
+      pointers.push_back(memory.back()->data());
+    }
+    const auto value = [&](std::size_t source, std::size_t i) {
+      return test_values({kCount}, static_cast<std::uint32_t>(own - 1 + source))[i];
+    };
+    pointers[own - 1] = pointers[own - 1 + own_source];
+    const auto prepared = backend->prepare(op, LayoutHints(args));
+    const auto queue = backend->make_queue(test_device());
+    prepared->run(pointers, nullptr, queue.get());
+    const auto mark = queue->mark();
+    while (!mark->reached()) {
+    }
+    std::vector<std::byte> bytes(static_cast<std::size_t>(kCount) * sizeof(float));
+    backend->copy(bytes.data(), pointers[own - 1], std::ssize(bytes));
+    const Values sums = unpacked(bytes, DataType::f32);
+    for (const std::size_t i : {std::size_t{0}, std::size_t{7}, sums.size() - 1})
+      CHECK(std::abs(sums[i] - (value(1, i) + value(2, i) + value(3, i))) < 1e-6);
+  }
+}
+
+TEST_CASE("a sum of too many sources for a launch is not made in place", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::fp32);
+  const SumRuns op{{{1, 193}}};
+  const auto memory = backend->allocate(test_device(), 4);
+  const std::vector<std::byte*> same(194, memory->data());
+  const auto prepared = backend->prepare(op, LayoutHints(same.size()));
+  const auto queue = backend->make_queue(test_device());
+  CHECK_THROWS_WITH(prepared->run(same, nullptr, queue.get()), Catch::Contains("one of 193 sources"));
+}

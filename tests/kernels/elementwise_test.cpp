@@ -240,4 +240,21 @@ TEST_CASE("runs of floats are summed in the order of their sources", "[elementwi
   }
 }
 
+TEST_CASE("the destination of a sum may be one of its sources", "[elementwise]") {
+  constexpr std::int64_t kCount = 40000;
+  const std::vector<float> a = random_values(kCount, 1), b = random_values(kCount, 2),
+                           c = random_values(kCount, 3);
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(a[i] + b[i] + c[i]);
+  for (const std::size_t own : {1, 2, 3}) {
+    OpRun op(cpu::prepare(SumRuns{{{kCount, 3}}}, {}));
+    op.set_raw(1, a);
+    op.set_raw(2, b);
+    op.set_raw(3, c);
+    op.alias(0, own);
+    op.run(2);
+    CHECK(op.raw<float>(own, a.size()) == expected);
+  }
+}
+
 }  // namespace convnet::elementwise_test

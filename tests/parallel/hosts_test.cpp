@@ -1,4 +1,6 @@
 // Devices of several hosts, which communicate within hosts first, give the answer of one device.
+#include <numeric>
+
 #include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
 
@@ -55,6 +57,27 @@ TEST_CASE("hybrid nets on two hosts give the answer of one device") {
     const int devices = static_cast<int>(split_list(net.options.gpu).size());
     if (devices == 4) check_on_hosts(net, {2, 2});
     if (devices == 3) check_on_hosts(net, {2, 1});
+  }
+}
+
+TEST_CASE("gradients from the parts of a layer on several hosts are those of one device") {
+  // The activation is large enough for a route, and the host in the middle adds to what it got from another.
+  const NetTexts texts = between_data_and_cost(
+      "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=3\npadding=1\ninitW=0.1\n"
+      "neuron=relu\n[fc1]\ntype=fc\ninputs=conv1\noutputs=12\ninitW=0.1\n"
+      "[fc2]\ntype=fc\ninputs=conv1\noutputs=12\ninitW=0.1\n[sum]\ntype=eltsum\ninputs=fc1,fc2\n",
+      "sum", kClasses);
+  for (const std::vector<int>& hosts :
+       std::vector<std::vector<int>>{{1, 2, 1}, {1, 1, 2}, {2, 2, 2}, {1, 2, 2, 1}}) {
+    const int devices = std::accumulate(hosts.begin(), hosts.end(), 0);
+    for (const bool backward : {false, true}) {
+      std::string others;
+      for (int d = 1; d < devices; ++d)
+        others += (d == 1 ? "" : ",") + std::to_string(backward ? devices - d : d);
+      check_on_hosts(place("parts on " + others, texts, devices,
+                           {{"conv1", "0"}, {"fc1", others + "\nparallel=model"}, {"sum", "0"}}),
+                     hosts);
+    }
   }
 }
 
