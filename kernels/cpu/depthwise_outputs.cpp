@@ -147,14 +147,22 @@ class DepthwiseOutputs : public PreparedOp {
           const std::int64_t here = std::min(count, rows.count - y);
           with_taps(rows.taps, [&](auto high) {
             with_taps(columns.taps, [&](auto wide) {
-              for (std::int64_t row = 0; row < here; ++row)
+              for (std::int64_t row = 0; row < here; ++row) {
+                if (taps == filter.taps.data()) fetch_row(src, y + band_ + row);
                 compute_row<high(), wide()>(from + row * Stride * width_ * kMaps, taps, bias, columns.count,
                                             to + row * Step * columns_.outputs * kMaps);
+              }
             });
           });
           taps += rows.taps * columns.taps;
         }
     }
+  }
+
+  /// Fetches what the row has to itself of a row of outputs, which may be one of the next image.
+  void fetch_row(const T* src, std::int64_t row) const {
+    const std::int64_t line = columns_.inputs * kMaps;
+    prefetch(src + row * Stride * line, Stride * line);
   }
 
   /// Calls f with the taps of a phase as a constant.
