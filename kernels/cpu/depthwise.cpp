@@ -1,6 +1,6 @@
 // Gradients of the filters of depthwise convolutions, whose groups have one map each. oneDNN 2.6 has kernels
-// for filters of up to 3x3; for larger ones it multiplies a matrix for each map, which takes thirty times as
-// long as the forward pass.
+// for filters of up to 3x3; for larger ones, and where windows leave the image by more behind than before it,
+// it multiplies a matrix for each map, which takes up to thirty times as long as the forward pass.
 #include <memory>
 
 #include "kernels/cpu/depthwise.h"
@@ -164,9 +164,17 @@ class DepthwiseGradients : public PreparedOp {
   const std::int64_t band_;   ///< rows of windows of a band
 };
 
+/// Returns whether this kernel is the faster one for filters of 3x3.
+bool prefers_own(const ConvGeometry& g, DataType type) {
+  const bool overhangs = g.rows().end() > g.h + g.pad.y || g.columns().end() > g.w + g.pad.x;
+  return overhangs || (kRegisterBytes >= 32 && type == DataType::f32 && g.stride.x == 1) ||
+         (kRegisterBytes < 64 && type == DataType::bf16);
+}
+
 template <class T>
 Prepared prepare_typed(const ConvBackwardWeights& op, DataType type) {
   switch (op.g.filter.x) {
+    case 3: return prefers_own(op.g, type) ? std::make_shared<DepthwiseGradients<3, T>>(op, type) : nullptr;
     case 5: return std::make_shared<DepthwiseGradients<5, T>>(op, type);
     case 7: return std::make_shared<DepthwiseGradients<7, T>>(op, type);
     default: return nullptr;
