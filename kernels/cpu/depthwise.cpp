@@ -167,7 +167,7 @@ class DepthwiseGradients : public PreparedOp {
 /// Returns whether this kernel is the faster one for filters of 3x3.
 bool prefers_own(const ConvGeometry& g, DataType type) {
   const bool overhangs = g.rows().end() > g.h + g.pad.y || g.columns().end() > g.w + g.pad.x;
-  return overhangs || (kRegisterBytes >= 32 && type == DataType::f32 && g.stride.x == 1) ||
+  return overhangs || (kRegisterBytes == 32 && type == DataType::f32 && g.stride.x == 1) ||
          (kRegisterBytes < 64 && type == DataType::bf16);
 }
 
