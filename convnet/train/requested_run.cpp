@@ -332,10 +332,9 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
   Diagnostics checked_before;
   IniFile saved = parse_ini(run.checkpoint->definition_path, run.checkpoint->definition_text, checked_before);
   IniFile unconverted = saved;
-  const bool definition_given = run.given.contains("layer-def");
-  // The file's own conversion reports the mistakes of both.
-  convert_definition(saved, options, definition_given ? checked_before : diagnostics);
+  convert_definition(saved, options, diagnostics);
   const bool converted = saved.text != unconverted.text;
+  const bool definition_given = run.given.contains("layer-def");
   add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
                                        : note_of_unused(run.checkpoint->definition_path, CfgFile::definition,
                                                         "The net is that of ", *run.checkpoint));
