@@ -4,8 +4,8 @@ install(TARGETS convnet RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet)
 # Options name these files by the same path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/models DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet/bench)
-# The data sets of the documentation's pages.
-foreach(script make-images-from-mnist make-cifar-from-mnist)
+# The scripts that make the data sets of the documentation's pages, and one that messages name.
+foreach(script make-images-from-mnist make-cifar-from-mnist weights-from-cuda-convnet)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet/scripts)
 endforeach()
 install(FILES ${CMAKE_SOURCE_DIR}/scripts/mnist.py DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet/scripts)

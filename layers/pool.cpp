@@ -134,11 +134,20 @@ bool fit(const LayerSource& source, const PoolParams& p, PoolLine& line, const F
                      std::to_string(w.stride) + ", " + std::to_string(w.windows) + " outputs)");
     return false;
   }
-  if (w.stride > w.size)
+  return true;
+}
+
+/// Warns of pixels between the windows, for each direction that has a stride or size of its own.
+void warn_of_gaps(const LayerSource& source, const std::array<PoolLine, 2>& lines) {
+  const auto& [down, across] = lines;
+  const bool same_keys = down.stride_key == across.stride_key && down.size_key == across.size_key;
+  for (const PoolLine& line : lines) {
+    const WindowLine& w = line.windows;
+    if (w.stride <= w.size || (same_keys && &line == &lines[1])) continue;
     source.warning(line.stride_key, line.stride_key + ("=" + std::to_string(w.stride)) + " is larger than " +
                                         line.size_key + "=" + std::to_string(w.size) +
                                         ": pixels between the windows are not used");
-  return true;
+  }
 }
 
 /// Returns the keys that a layer which pools the whole map has but must not have.
@@ -199,6 +208,7 @@ std::shared_ptr<const Layer> create_pool(const LayerType& type, const LayerSourc
   std::array<PoolLine, 2> lines = lines_of(p, *in);
   for (PoolLine& line : lines)
     if (!fit(source, p, line, *in)) return nullptr;
+  warn_of_gaps(source, lines);
   const auto& [down, across] = lines;
   g.size = {down.windows.size, across.windows.size};
   g.stride = {down.windows.stride, across.windows.stride};

@@ -151,7 +151,12 @@ class ClassFolders final : public DealtImages {
       info_.left_out.add(files.left_out);
     }
     if (images.empty())
-      throw InputError(fmt::format("{}: there are no images ({}) in its folders", folder, kImageExtensions));
+      throw InputError(
+          fmt::format("{}: there are no images ({}) in its folders{}", folder, kImageExtensions,
+                      std::any_of(classes.begin(), classes.end(),
+                                  [](const std::string& name) { return name.starts_with("data_batch_"); })
+                          ? "; cuda-convnet2's batches need their batches.meta beside them"
+                          : ""));
     return images;
   }
 };

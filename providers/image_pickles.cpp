@@ -81,7 +81,8 @@ SubBatch read_sub_batch(const std::string& path, const LabelRule& rule) {
   SubBatch read{read_pickle(path), {}, {}, {}};
   const PickleValue data = read.root.at("data");
   if (!data.is_sequence() || data.size() == 0)
-    data.fail(fmt::format("data should be a list of JPEGs, not {}", data.describe()));
+    data.fail(fmt::format("data should be a list of JPEGs, not {}{}", data.describe(),
+                          data.kind() == PickleKind::array ? "; --data-provider cifar reads arrays" : ""));
   for (std::size_t i = 0; i < data.size(); ++i) read.images.push_back(data[i].string("an image"));
   const PickleValue labels = read.root.at("labels");
   read.labels = read_labels(labels, rule);

@@ -448,19 +448,42 @@ Abandoned move_later_checkpoints(const std::string& folder, const Position& posi
 
 namespace {
 
-/// Returns the last folder in `folder`, by name, that holds checkpoints; "" if none does.
-std::string last_run_in(const std::string& folder) {
+/// Returns the text that names the last folder in `folder`, by name, that holds checkpoints; "" if none does.
+std::string runs_in(const std::string& folder) {
   constexpr int kMost = 10000;
   std::string last;
+  int runs = 0;
   std::error_code error;
   fs::directory_iterator at(folder, error);
   for (int seen = 0; !error && at != fs::directory_iterator() && seen < kMost; at.increment(error), ++seen) {
     std::error_code none;
-    if (const std::string path = at->path().string();
-        path > last && at->is_directory(none) && newest_checkpoint(path))
-      last = path;
+    const std::string path = at->path().string();
+    if (!at->is_directory(none) || !newest_checkpoint(path)) continue;
+    ++runs;
+    last = std::max(last, path);
   }
-  return last;
+  if (runs == 0) return "";
+  return (runs == 1 ? "; the run in it is " : "; the last of the runs in it is ") + last;
+}
+
+/// Returns the text that names the newest checkpoint of cuda-convnet in `folder`, a pickle called EPOCH.BATCH
+/// without an extension; "" if there is none.
+std::string pickle_in(const std::string& folder) {
+  std::optional<Position> newest;
+  std::string file;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    std::error_code none;
+    const std::string name = at->path().filename().string();
+    const auto position = Position::of_file_name(name + kExtension);
+    if (!position || !at->is_regular_file(none) || (newest && *position <= *newest)) continue;
+    newest = position;
+    file = name;
+  }
+  if (file.empty()) return "";
+  const InputFile first((fs::path(folder) / file).string());
+  return is_pickle(format_bytes(first)) ? ", but " + file + ", which " + kIsPickle : "";
 }
 
 }  // namespace
@@ -470,9 +493,8 @@ std::string find_checkpoint(const std::string& file_or_folder) {
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
     if (!newest) {
-      const std::string run = last_run_in(file_or_folder);
       throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
-                       std::string(kExtension) + ")" + (run.empty() ? "" : "; the run in it is " + run));
+                       std::string(kExtension) + ")" + pickle_in(file_or_folder) + runs_in(file_or_folder));
     }
     return *newest;
   }

@@ -296,12 +296,20 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
   return tensor;
 }
 
+}  // namespace
+
+bool is_pickle(std::string_view first) {
+  const FileFormat* format = find_format(first);
+  return format != nullptr && std::string_view(format->name) == "a pickle";
+}
+
+namespace {
+
 /// Returns what a file of another kind is, with what can be done about it, by its first bytes; "" if they do
 /// not tell.
 std::string other_kind(std::string_view first) {
+  if (is_pickle(first)) return kIsPickle;
   const FileFormat* format = find_format(first);
-  if (format != nullptr && std::string_view(format->name) == "a pickle")
-    return "is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it";
   if (format != nullptr && format->kind == FileKind::model && *format->cure == '\0')
     return std::string("is ") + format->name + ", whose weights convnet cannot read";
   if (std::string text = other_format_text(first, "a safetensors file", ""); !text.empty()) return text;

@@ -24,6 +24,8 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"src-dir", "--src", ""},
     {"tgt-dir", "--dst", ""},
     {"crop-border", "--inner-size", "use --inner-size, the images' side less twice the border"},
+    {"max-filesize", "--keep", "use --keep, the number of checkpoints to keep"},
+    {"zip-save", "--keep", "leave it out: checkpoints are never compressed"},
     {"crop-size train-crop-size input-size img-size imgsz resolution", "--inner-size", ""},
     {"resize resize-size val-resize-size", "--image-size", ""},
     {"batch-size batch minibatch train-batch-size bs b", "--mini", ""},

@@ -8,7 +8,7 @@
 namespace convnet {
 namespace {
 
-/// Appends a message, and its place to `places`, unless there are too many.
+/// Appends a message, and its place to `places`, unless it is there already or there are too many.
 void add(std::vector<std::string>& messages, std::vector<SourceLocation>& places, const SourceLocation& where,
          std::string_view label, const std::string& message) {
   if (messages.size() > Diagnostics::max_messages) return;
@@ -18,7 +18,10 @@ void add(std::vector<std::string>& messages, std::vector<SourceLocation>& places
     return;
   }
   const std::string place = where.str();
-  messages.push_back(place + (place.empty() ? "" : ": ") + std::string(label) + message);
+  std::string line = place + (place.empty() ? "" : ": ") + std::string(label) + message;
+  // A definition may be read twice, from a checkpoint and from its file.
+  if (std::find(messages.begin(), messages.end(), line) != messages.end()) return;
+  messages.push_back(std::move(line));
   places.push_back(where);
 }
 

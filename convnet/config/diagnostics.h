@@ -30,7 +30,7 @@ struct SourceLocation {
 };
 
 /// Collects all errors and warnings of a run, so that they are reported together. What is wrong in a template
-/// or a repeated section is reported once, for the first that it makes.
+/// or a repeated section is reported once, for the first that it makes, and equal lines are reported once.
 class Diagnostics {
  public:
   /// The most errors, and the most warnings, that are kept; one more entry then says that more follow.

@@ -143,7 +143,10 @@ Schedule Schedule::parse(std::string_view text) {
   const ScheduleForm& form = find_form(trim(text.substr(0, open)), text);
   const std::string name = form.name;
   if (open == text.size() || text.back() != ']')
-    fail(name + " is written " + outline(form) + ", not " + excerpt(text));
+    fail(name + " is written " + outline(form) + ", not " + excerpt(text) +
+         (open < text.size() && text.find(']') == std::string_view::npos
+              ? ", which lacks a ']'; in a file, a ';' after a blank begins a comment"
+              : ""));
 
   Schedule schedule;
   schedule.kind_ = form.kind;

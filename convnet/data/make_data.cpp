@@ -353,12 +353,15 @@ void Maker::make_part(const Part& part, State& state) {
 
 void Maker::write_meta(const State& state) const {
   const int size = options_.size;
+  // Readers take it for the number of images in a batch that they have not read.
+  const auto largest_batch = std::min<std::int64_t>(
+      options_.batch_size, std::max(std::ssize(images_.training), std::ssize(images_.validation)));
   const std::vector<float> pca = color_pca(state.sums.colors);  // (4,3)
   const std::vector<float> deviations(pca.begin(), pca.begin() + 3), axes(pca.begin() + 3, pca.end());
   write_whole_file(
       path(meta_name),
       pickles::pickle_file(pickles::dict(
-          {{"batch_size", pickles::integer(options_.batch_size)},
+          {{"batch_size", pickles::integer(largest_batch)},
            {"num_vis", pickles::integer(std::int64_t{3} * size * size)},
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},

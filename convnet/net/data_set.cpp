@@ -48,20 +48,6 @@ ImageOptions image_options(const DataOptions& options) {
   return images;
 }
 
-std::vector<std::string> providers_that_read(const std::string& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return names;
-  for (const char* const name : {"image", "mnist", "cifar", "npy"}) {
-    try {
-      make_provider(name, path, 0, {});
-      names.emplace_back(name);
-    } catch (const std::runtime_error&) {  // InputError, RunError
-    }
-  }
-  return names;
-}
-
 namespace {
 
 /// Returns "cifar" for a folder of batches.meta and batches that hold arrays, "image" if they hold lists of
@@ -79,12 +65,36 @@ std::string reader_of_batches(const std::string& folder) {
     if (name.empty()) return "";
     const std::optional<PickleValue> data =
         read_pickle((std::filesystem::path(folder) / name).string()).find("data");
-    if (data && data->is_sequence()) return "image";
+    if (data && data->is_sequence()) {
+      if (data->size() > 0) (*data)[0].string("an image");  // throws for a list of anything else
+      return "image";
+    }
     return data && data->kind() == PickleKind::array ? "cifar" : "";
   } catch (const std::runtime_error&) {  // InputError, RunError
     return "";
   }
 }
+
+}  // namespace
+
+std::vector<std::string> providers_that_read(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return names;
+  for (const char* const name : {"image", "mnist", "cifar", "npy"}) {
+    try {
+      make_provider(name, path, 0, {});
+      // Opening batches does not read them, so it does not tell those of cifar from batches of JPEGs.
+      if (name == std::string_view("image") && has_image_batches(path) && reader_of_batches(path) != "image")
+        continue;
+      names.emplace_back(name);
+    } catch (const std::runtime_error&) {  // InputError, RunError
+    }
+  }
+  return names;
+}
+
+namespace {
 
 /// Returns the providers, besides "image", for which the names of a folder's files speak, whether or not
 /// these can be read.

@@ -285,7 +285,10 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
   if (tests.tag_threshold != TestOptions().tag_threshold && !tests.only_tests())
     wrong.emplace_back("--tag-threshold is for --test-only");
   if (!tests.logreg_name.empty() && !tests.only_tests())
-    wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
+    // cuda-convnet 1 asks for both options; here all costs see the views.
+    wrong.emplace_back(
+        std::string("--logreg-name is for --test-out, --confusion and --test-only") +
+        (options.data.multiview_test ? "; leave it out: --multiview-test 1 needs no name of a cost" : ""));
   if (options.plateau.on() && options.patience > 0 && options.patience <= options.plateau.tests)
     wrong.push_back("--patience " + std::to_string(options.patience) + " ends training before --plateau " +
                     plateau_text(options.plateau) + " lowers the learning rates; it should be above " +

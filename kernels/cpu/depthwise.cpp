@@ -1,6 +1,6 @@
 // Gradients of the filters of depthwise convolutions, whose groups have one map each. oneDNN 2.6 has kernels
-// for filters of up to 3x3; for larger ones it multiplies a matrix for each map, which takes thirty times as
-// long as the forward pass.
+// for filters of up to 3x3; for larger ones, and where windows leave the image by more behind than before it,
+// it multiplies a matrix for each map, which takes up to thirty times as long as the forward pass.
 #include <memory>
 
 #include "kernels/cpu/depthwise.h"
@@ -88,7 +88,8 @@ class DepthwiseGradients : public PreparedOp {
     for (std::int64_t y = 0; y < g_.oh; y += band_) {
       const std::int64_t rows = std::min(band_, g_.oh - y);
       band.fill(image, g_.h, g_.w, y * stride_ - pad_, lines(rows));
-      sum_band<0>(band.data(), differences + y * g_.ow * kMaps, rows, sums);
+      sum_band<0>(band.data(), image + (y + band_) * stride_ * g_.w * kMaps, differences + y * g_.ow * kMaps,
+                  rows, sums);
     }
     if (bias_) sum_bias(differences, sums + kTaps * kMaps);
   }
@@ -100,23 +101,30 @@ class DepthwiseGradients : public PreparedOp {
     return values;
   }
 
-  /// Adds the products of a band to the sums of the taps in rows `First` and following.
+  /// Adds the products of a band to the sums of the taps in rows `First` and following. `next` are the pixels
+  /// of the next band.
   template <int First>
-  void sum_band(const float* band, const T* differences, std::int64_t rows, float* sums) const {
+  void sum_band(const float* band, const T* next, const T* differences, std::int64_t rows,
+                float* sums) const {
     constexpr int kRows = std::min(kRowsAtOnce<Filter>, Filter - First);
-    sum_rows(band + First * width_ * kMaps, differences, rows, sums + std::int64_t{First} * Filter * kMaps,
-             std::make_integer_sequence<int, kRows * Filter>{});
-    if constexpr (First + kRows < Filter) sum_band<First + kRows>(band, differences, rows, sums);
+    sum_rows<First == 0>(band + First * width_ * kMaps, next, differences, rows,
+                         sums + std::int64_t{First} * Filter * kMaps,
+                         std::make_integer_sequence<int, kRows * Filter>{});
+    if constexpr (First + kRows < Filter) sum_band<First + kRows>(band, next, differences, rows, sums);
   }
 
-  template <int... Tap>
-  void sum_rows(const float* band, const T* differences, std::int64_t rows, float* sums,
+  template <bool Fetches, int... Tap>
+  void sum_rows(const float* band, const T* next, const T* differences, std::int64_t rows, float* sums,
                 std::integer_sequence<int, Tap...>) const {
     const std::int64_t columns = g_.ow, line = width_ * kMaps, step = stride_ * kMaps;
     std::array<Maps, sizeof...(Tap)> own;
     (load(sums + std::int64_t{Tap} * kMaps, own[Tap]), ...);
     for (std::int64_t y = 0; y < rows; ++y) {
       const float* pixels = band + y * stride_ * line;
+      if constexpr (Fetches) {
+        prefetch(next + y * stride_ * g_.w * kMaps, stride_ * g_.w * kMaps);
+        prefetch(differences + band_ * columns * kMaps, columns * kMaps);
+      }
       for (std::int64_t x = 0; x < columns; ++x, pixels += step, differences += kMaps) {
         const Maps difference = maps_at(differences);
         Maps pixel;
@@ -156,9 +164,17 @@ class DepthwiseGradients : public PreparedOp {
   const std::int64_t band_;   ///< rows of windows of a band
 };
 
+/// Returns whether this kernel is the faster one for filters of 3x3.
+bool prefers_own(const ConvGeometry& g, DataType type) {
+  const bool overhangs = g.rows().end() > g.h + g.pad.y || g.columns().end() > g.w + g.pad.x;
+  return overhangs || (kRegisterBytes == 32 && type == DataType::f32 && g.stride.x == 1) ||
+         (kRegisterBytes < 64 && type == DataType::bf16);
+}
+
 template <class T>
 Prepared prepare_typed(const ConvBackwardWeights& op, DataType type) {
   switch (op.g.filter.x) {
+    case 3: return prefers_own(op.g, type) ? std::make_shared<DepthwiseGradients<3, T>>(op, type) : nullptr;
     case 5: return std::make_shared<DepthwiseGradients<5, T>>(op, type);
     case 7: return std::make_shared<DepthwiseGradients<7, T>>(op, type);
     default: return nullptr;

@@ -28,6 +28,15 @@ inline bool is_depthwise(const ConvGeometry& g) {
   return g.square() && g.groups == g.c && g.groups == g.k && g.c >= kDepthwiseMaps;
 }
 
+/// Has the processor fetch numbers into the second-level cache. They may lie beyond the end of a tensor. A
+/// kernel that works on one image after the other fetches a line of the next one beside each line that it
+/// computes; else it would wait for memory between two images.
+template <class T>
+void prefetch(const T* numbers, std::int64_t count) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(numbers + i, 0, 2);
+}
+
 /// Lines of an image of one block of maps as f32, with zeros in place of pixels outside of the image. It
 /// begins at column `left` of the image, which may be negative, and has `width` columns.
 class Band {

@@ -162,6 +162,13 @@ TEST_CASE("conversions of layers that are not there, or not of the kind, are ref
   refused({"--unshare-weights", "cov1"},
           "--unshare-weights: there is no layer 'cov1'; did you mean 'conv1'?");
   refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
+  // On resume, the mistake is in the definition of the checkpoint and in the file, but is said once.
+  const Args run = shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"};
+  run_well(run);
+  CHECK(run_program(run + Args{"--unshare-weights", "cov1"}).err ==
+        "--unshare-weights: there is no layer 'cov1'; did you mean 'conv1'?\n");
+  CHECK(run_program({"--load-file", shop / "out", "--unshare-weights", "cov1"}).err ==
+        "--unshare-weights: there is no layer 'cov1'; did you mean 'conv1'?\n");
 }
 
 TEST_CASE("a layer that shares weights becomes local with weights of its own, or with their owner") {

@@ -33,6 +33,9 @@ TEST_CASE("a wrong option is named") {
       {{"--steps"}, "unknown option '--steps'; it is an option of 'convnet bench'"},
       {{"--show-preds", "probs"}, "unknown option '--show-preds'; it is an option of 'convnet show'"},
       {{"-f", "run"}, "unknown option '-f'; did you mean '--load-file'?"},
+      {{"--max-filesize=5000"},
+       "unknown option '--max-filesize'; use --keep, the number of checkpoints to keep"},
+      {{"--zip-save", "0"}, "unknown option '--zip-save'; leave it out: checkpoints are never compressed"},
       {{"--lr", "0.1"},
        "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer; "
        "--rate-factor multiplies all of them"},
@@ -298,8 +301,10 @@ TEST_CASE("a checkpoint that is another program's file is called what it is") {
   const std::string file = shop / "net.bin", rest(200, '\0');
   for (const auto& [first, message] : std::vector<std::pair<std::string, std::string>>{
            {std::string("\x80\2}q\1(U\4", 8),
-            ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot"},
-           {"(dp1\nS'model'\n", ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it"},
+            ": is a pickle, as cuda-convnet2's checkpoints are; scripts/weights-from-cuda-convnet"},
+           {"(dp1\nS'model'\n",
+            ": is a pickle, as cuda-convnet2's checkpoints are; scripts/weights-from-cuda-convnet writes its "
+            "weights for --init-from (docs/coming-from.md)\n"},
            {std::string("PK\3\4\24\0\0\0", 8),
             ": is a zip archive, not a safetensors file; unpack it with unzip"},
            {std::string("PK\3\4\24\0\0\0", 8) + std::string(22, '\0') + "archive/data.pkl",
@@ -811,6 +816,17 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", empty + "/ConvNet__1"});
   std::filesystem::create_directory(empty + "/zzz");
   check_refused({"--load-file", empty}, "safetensors); the run in it is " + empty + "/ConvNet__1\n");
+  std::filesystem::copy(empty + "/ConvNet__1", empty + "/ConvNet__0",
+                        std::filesystem::copy_options::recursive);
+  check_refused({"--load-file", empty},
+                "safetensors); the last of the runs in it is " + empty + "/ConvNet__1\n");
+  const std::string theirs = shop / "ConvNet__theirs";
+  std::filesystem::create_directory(theirs);
+  for (const char* name : {"9.5", "10.2", "notes.txt"}) write_file(theirs + "/" + name, "\x80\2}q\1(U");
+  check_refused(
+      {"--load-file", theirs},
+      "safetensors), but 10.2, which is a pickle, as cuda-convnet2's checkpoints are; "
+      "scripts/weights-from-cuda-convnet writes its weights for --init-from (docs/coming-from.md)\n");
   check_refused({"--load-file", shop.definition_path()}, shop.definition_path() + ": ");
   TensorFile foreign;
   foreign.tensors["model.layers.0.weight"] = {{2, 2}, {1, 2, 3, 4}};

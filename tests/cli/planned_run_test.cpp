@@ -1,6 +1,7 @@
 // plan and bench take a command line of training as training would, with its checkpoint and its mistakes.
 #include <nlohmann/json.hpp>
 
+#include "providers/pickle_write.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -136,6 +137,17 @@ TEST_CASE("a folder that another provider can read is said to be one") {
   run_well(line + Args{"--data-provider", "npy"});
   check_all_refuse({"--load-file", shop / "run", "--data-provider", "mnist"},
                    shop.data_path() + " can be read with --data-provider npy\n");
+  // No provider reads batches of cifar that are damaged, and least of all the one for batches of JPEGs.
+  const std::string batches = shop / "batches";
+  std::filesystem::create_directory(batches);
+  using namespace pickles;
+  write_file(batches + "/batches.meta",
+             pickle_file(dict({{"label_names", list({str("a"), str("b")})}, {"num_vis", integer(3072)}})));
+  write_file(batches + "/data_batch_1", "\x80\2}q\1(U\4da");
+  const Outcome damaged = run_program(line + Args{"--data-provider", "cifar", "--data-path", batches});
+  CHECK(damaged.code == 2);
+  CHECK_THAT(damaged.err, Catch::Contains("data_batch_1: byte 6: the file is truncated"));
+  CHECK_THAT(damaged.err, !Catch::Contains("can be read with"));
   const Outcome none = run_program(line + Args{"--data-provider", "npy", "--data-path", shop.path()});
   CHECK(none.code == 2);
   CHECK_THAT(none.err, !Catch::Contains("can be read with"));

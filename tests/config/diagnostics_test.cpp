@@ -35,6 +35,16 @@ TEST_CASE("errors and warnings are collected with their places", "[diagnostics]"
   }
 }
 
+TEST_CASE("equal lines are collected once", "[diagnostics]") {
+  Diagnostics diagnostics;
+  for (const int line : {1, 2, 1}) {
+    diagnostics.warning(at("a.cfg", line), "odd");
+    diagnostics.error(at("a.cfg", line), "wrong");
+  }
+  CHECK(diagnostics.warnings() == std::vector<std::string>{"a.cfg:1: warning: odd", "a.cfg:2: warning: odd"});
+  CHECK(diagnostics.errors() == std::vector<std::string>{"a.cfg:1: wrong", "a.cfg:2: wrong"});
+}
+
 TEST_CASE("warnings with a place are printed beside errors, in the order of lines", "[diagnostics]") {
   Diagnostics diagnostics;
   diagnostics.note("Note: a file is read");
@@ -55,7 +65,8 @@ TEST_CASE("warnings with a place are printed beside errors, in the order of line
 
 TEST_CASE("a flood of messages is cut", "[diagnostics]") {
   Diagnostics diagnostics;
-  for (std::size_t i = 0; i < 3 * Diagnostics::max_messages; ++i) diagnostics.error({}, "wrong");
+  for (std::size_t i = 0; i < 3 * Diagnostics::max_messages; ++i)
+    diagnostics.error({}, "wrong " + std::to_string(i));
   REQUIRE(diagnostics.errors().size() == Diagnostics::max_messages + 1);
   CHECK(diagnostics.errors().back() == "more follow, which are not shown");
 }

@@ -146,6 +146,15 @@ TEST_CASE("schedules are described as they are parsed", "[schedule]") {
     CHECK(schedule_argument(argument.name).doc == argument.doc);
 }
 
+TEST_CASE("a schedule that a comment cuts short is said to be cut", "[schedule]") {
+  // What is left of "exp[base=0.01 ; tgtFactor=10]".
+  CHECK(
+      mistake("exp[base=0.01") ==
+      "exp is written exp[base=...;tgtFactor=...], not 'exp[base=0.01', which lacks a ']'; in a file, a ';' "
+      "after a blank begins a comment");
+  CHECK(mistake("exp[base=0.01]x") == "exp is written exp[base=...;tgtFactor=...], not 'exp[base=0.01]x'");
+}
+
 TEST_CASE("mistakes in schedules are named", "[schedule]") {
   const std::string known =
       "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step, written "
@@ -161,8 +170,10 @@ TEST_CASE("mistakes in schedules are named", "[schedule]") {
         "'Linaer[base=1;tgtFactor=2]' " + known + "; did you mean 'linear'?");
   CHECK(mistake("x") == "'x' " + known);
   CHECK(mistake("const") == "const is written const[base=...], not 'const'");
-  CHECK(mistake("dexp[base=1") ==
-        "dexp is written dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp[base=1'");
+  CHECK(
+      mistake("dexp[base=1") ==
+      "dexp is written dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp[base=1', which lacks a ']'; in a "
+      "file, a ';' after a blank begins a comment");
   CHECK(mistake("dexp[base=1;tgtFactor=2]") ==
         "dexp needs numSteps, as in dexp[base=...;tgtFactor=...;numSteps=...]");
   CHECK(mistake("linear[base=1]") == "linear needs tgtFactor, as in linear[base=...;tgtFactor=...]");

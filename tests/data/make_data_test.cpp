@@ -149,6 +149,13 @@ TEST_CASE("the meta has the mean and the colours of the training images", "[make
   CHECK(vectors[6] == Approx(-vectors[0]).epsilon(1e-5));
 }
 
+TEST_CASE("the meta does not promise more images than the largest batch has", "[make_data]") {
+  Workplace place;
+  place.options.batch_size = 1024;
+  place.make();
+  CHECK(place.pickle("batches.meta").find("batch_size")->integer("it") == 8);
+}
+
 TEST_CASE("the images are scaled, and cut in the middle or not", "[make_data]") {
   const TempFolder source, target;
   // Left third red, middle green, right blue.

@@ -30,10 +30,10 @@ def check_program(prefix):
     for name in ["configs/lenet.cfg", "bench/models/nvlink-8gpu.json"]:
         assert (shared / name).exists(), name
     # The scripts explain themselves, and leave nothing beside them.
-    for name in ["make-images-from-mnist", "make-cifar-from-mnist"]:
+    for name, argument in [("make-images-from-mnist", "FOLDER"), ("make-cifar-from-mnist", "FOLDER"), ("weights-from-cuda-convnet", "CHECKPOINT")]:
         script = subprocess.run([shared / "scripts" / name], text=True, capture_output=True)
-        assert f"scripts/{name} FOLDER" in script.stdout + script.stderr, script
-    assert len(list((shared / "scripts").iterdir())) == 3, list((shared / "scripts").iterdir())
+        assert f"scripts/{name} {argument}" in script.stdout + script.stderr, script
+    assert len(list((shared / "scripts").iterdir())) == 4, list((shared / "scripts").iterdir())
     assert (prefix / "share/doc/convnet/docs/layers.md").exists()
     plan = run(program, "plan", *NET, "--mini", "8", "--model", "bench/models/nvlink-8gpu.json", cwd=shared)
     assert "conv1" in plan.stdout

@@ -129,6 +129,7 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(1, 48, 3, 3, 48, 7, 1, 3, 48),  // an image that is smaller than the filter
       conv(2, 16, 9, 9, 16, 5, 4, 0, 16),  // the last windows hang over
       conv(2, 24, 8, 8, 24, 3, 1, 1, 24),
+      conv(9, 20, 7, 9, 20, 3, 1, 1, 20),
       conv(2, 20, 11, 14, 20, 3, 2, 1, 20),
       conv(1, 16, 12, 12, 16, 3, 2, 0, 16),  // the last pixels are in the windows' overhang
       conv(2, 16, 1, 2, 16, 3, 2, 1, 16),

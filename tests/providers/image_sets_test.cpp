@@ -50,6 +50,12 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   CHECK(read_error_of(folder / "empty") ==
         folder / "empty" +
             ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in its folders");
+  std::filesystem::create_directories(folder / "unnamed/data_batch_1");
+  write_file(folder / "unnamed/data_batch_1/data_batch_1.0", "(dp1\n.");
+  CHECK(read_error_of(folder / "unnamed") == folder / "unnamed" +
+                                                 ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, "
+                                                 ".bmp, .webp) in its folders; cuda-convnet2's "
+                                                 "batches need their batches.meta beside them");
   CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
@@ -417,6 +423,9 @@ TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image
             .ends_with("image 0 (counted from 0) is of class 0; classes are 1 to 4"));
   CHECK(error(sub_batch({jpeg, jpeg}, {{1}})).ends_with("there are labels of 1 images for 2 images"));
   CHECK(error(sub_batch({}, {})).find("data should be a list of JPEGs") != std::string::npos);
+  CHECK(error(pickles::pickle_file(pickles::dict({{"data", pickles::array({2, 3}, std::vector<float>(6))}})))
+            .ends_with("data should be a list of JPEGs, not an array of 2x3 numbers of type f4; "
+                       "--data-provider cifar reads arrays"));
   CHECK(error(pickles::pickle_file(pickles::dict({{"data", pickles::list({})}}))).find("data should be") !=
         std::string::npos);
   CHECK(error(sub_batch(std::vector<std::string>(11, jpeg), std::vector<std::vector<int>>(11, {1})))

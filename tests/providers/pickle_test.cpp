@@ -209,6 +209,10 @@ TEST_CASE("damaged pickles are refused", "[pickle]") {
         "file: byte 1: it refers to an object outside of the file; only data and NumPy arrays are read");
   CHECK(unpickling_error("\x1f\x8b") ==
         "file: byte 0: is compressed by gzip, not a pickle; unpack it with gunzip");
+  CHECK(unpickling_error("PK\3\4\24\0\0\0"s) ==
+        "file: byte 0: is a zip archive, not a pickle; unpack it with unzip");
+  CHECK(unpickling_error("Pid\n.") ==
+        "file: byte 0: it refers to an object outside of the file; only data and NumPy arrays are read");
   CHECK(unpickling_error("\x1f\x1f") ==
         "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 5 that stands for data");
   CHECK(unpickling_error("\x80\6N.") ==

@@ -29,6 +29,10 @@ TEST_CASE("options that belong together are checked together") {
   CHECK(refusal({{"mini", "0"}, {"logreg-name", "cost"}}) ==
         "--mini expects auto, or an integer between 1 and 16777216, not '0'\n"
         "--logreg-name is for --test-out, --confusion and --test-only");
+  CHECK(refusal({{"multiview-test", "1"}, {"logreg-name", "cost"}}) ==
+        "--logreg-name is for --test-out, --confusion and --test-only; leave it out: --multiview-test 1 "
+        "needs no "
+        "name of a cost");
   CHECK(parse_train_options({{"logreg-name", "cost"}, {"test-out", "here"}}).tests.test_option() ==
         "--test-out");
 }
