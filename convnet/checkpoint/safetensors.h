@@ -26,8 +26,7 @@ struct TensorFile {
 /// Message about a pickle in place of a checkpoint.
 constexpr const char* kIsPickle =
     "is a pickle, as cuda-convnet2's checkpoints are; scripts/weights-from-cuda-convnet writes its weights "
-    "for "
-    "--init-from (docs/coming-from.md)";
+    "for --init-from (docs/coming-from.md)";
 /// Returns whether a file that begins with these bytes is a pickle.
 bool is_pickle(std::string_view first);
 
