@@ -457,7 +457,7 @@ void PlanBuilder::set_output(Value v) {
   std::map<DeviceId, NodeId>& readers = emitter_.tensor(v).readers;
   readers.clear();
   for (const NodeId user : at_.node->users) readers.emplace(home(user), user);
-  readers.erase(at_.device);
+  readers.erase(emitter_.tensor(v).device);  // not the layer's own, if it hands on what it reads
 }
 
 }  // namespace convnet

@@ -81,6 +81,20 @@ TEST_CASE("gradients from the parts of a layer on several hosts are those of one
   }
 }
 
+TEST_CASE("a dropout layer on another device than its input hands it on in tests") {
+  // In tests its users read the output of conv1, fc1 on conv1's own device, in another layout.
+  const NetTexts texts = between_data_and_cost(
+      conv("conv1", "inputs=data channels=3 filters=32 filterSize=3 padding=1 neuron=tanh[1,1]") +
+          section("drop", "dropout", "inputs=conv1") + fc("fc1", "inputs=drop outputs=6") +
+          fc("fc2", "inputs=drop outputs=6") + fc("fc3", "inputs=drop outputs=6") +
+          section("sum", "eltsum", "inputs=fc1,fc2,fc3"),
+      "sum", kClasses);
+  check_on_hosts(
+      place("dropout", texts, 4,
+            {{"conv1", "0"}, {"drop", "1"}, {"fc1", "0"}, {"fc2", "2"}, {"fc3", "3"}, {"sum", "0"}}),
+      {2, 2});
+}
+
 TEST_CASE("many replicas on several hosts give the answer of one device") {
   check_on_hosts(data_parallel(column_net(Normalised::trunk), 18), {6, 6, 6});
 }
