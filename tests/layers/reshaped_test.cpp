@@ -250,6 +250,17 @@ TEST_CASE("vectors read as maps train nearly like the reference in bf16") {
   CHECK(compared >= 5);
 }
 
+namespace {
+
+/// Whether convolutions read blocked activations everywhere; oneDNN's for ARM without SVE read plain ones.
+#if defined(__x86_64__)
+constexpr bool kReadsBlocks = true;
+#else
+constexpr bool kReadsBlocks = false;
+#endif
+
+}  // namespace
+
 TEST_CASE("a vector that a layer wants as blocked maps is reordered once for all who read it so") {
   const std::string layers = fc("flat", "inputs=data outputs=256 neuron=tanh[1,1]") +
                              conv("a", "inputs=flat channels=16 filters=16 filterSize=3 padding=1") +
@@ -268,7 +279,7 @@ TEST_CASE("a vector that a layer wants as blocked maps is reordered once for all
     INFO(dims);
     CHECK(times == 1);
   }
-  if (net.net().plans().target().name() == "cpu") CHECK(!read_as.empty());
+  if (kReadsBlocks && net.net().plans().target().name() == "cpu") CHECK(!read_as.empty());
 }
 
 TEST_CASE("a blocked buffer that is read as maps of another shape is found") {
@@ -285,5 +296,5 @@ TEST_CASE("a blocked buffer that is read as maps of another shape is found") {
     CHECK_THROWS_AS(verify(plan, net.graph()), std::logic_error);
     b.desc.dims = dims;
   }
-  CHECK(blocked > 0);
+  if (kReadsBlocks) CHECK(blocked > 0);
 }
