@@ -72,6 +72,9 @@ class Target {
   /// Returns the bytes of weights whose updates are joined in one task: enough to be worth a launch, but few
   /// enough that the task overlaps with the backward tasks that follow.
   virtual std::int64_t joined_update_bytes() const = 0;
+  /// Returns the number of bytes that a link moves in the time that a copy takes to begin. The default is
+  /// between those of PCI Express and of NVLink. Smaller tensors are not relayed.
+  virtual std::int64_t link_delay_bytes() const { return 256 << 10; }
 };
 
 /// Makes the target of CPU devices that use `threads` cores each. tf32 computes as fp32 does. The layouts are

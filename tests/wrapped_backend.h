@@ -57,6 +57,23 @@ class WrappedBackend : public Backend {
   std::unique_ptr<Backend> inner_;
 };
 
+/// Passes everything on to another target, which must outlive it.
+class WrappedTarget : public Target {
+ public:
+  explicit WrappedTarget(const Target& inner) : inner_(inner) {}
+
+  std::string name() const override { return inner_.name(); }
+  std::string precision() const override { return inner_.precision(); }
+  OpForm form(const OpDesc& op, const LayoutHints& hints) const override { return inner_.form(op, hints); }
+  bool fuses(const OpDesc& op) const override { return inner_.fuses(op); }
+  bool runs_streams_together() const override { return inner_.runs_streams_together(); }
+  std::int64_t joined_update_bytes() const override { return inner_.joined_update_bytes(); }
+  std::int64_t link_delay_bytes() const override { return inner_.link_delay_bytes(); }
+
+ private:
+  const Target& inner_;
+};
+
 /// Binds tasks that a test has marked (OpForm::algorithm) to operations of the test's own.
 class MarkingBackend : public WrappedBackend {
  public:

@@ -101,13 +101,16 @@ BufferId TaskEmitter::add_version(PlannedTensor& t, const TensorDesc& want, Devi
 /// of all of them. Small tensors take longer to begin than to move, and devices that share their memory have
 /// no links.
 bool TaskEmitter::relays(const TensorDesc& moved, const std::vector<DeviceId>& devices) const {
-  constexpr std::int64_t least = 256 << 10;
   const auto on_other_host = [&](DeviceId device) {
     return plan_.topology.host(device) != plan_.topology.host(devices[0]);
   };
-  return routes_ == Routes::relayed && devices.size() > 2 && moved.bytes() >= least &&
+  return routes_ == Routes::relayed && devices.size() > 2 && moved.bytes() >= target_.link_delay_bytes() &&
          moved.bytes() % size_of(DataType::f32) == 0 &&
          (target_.runs_streams_together() || std::any_of(devices.begin(), devices.end(), on_other_host));
+}
+
+std::int64_t TaskEmitter::chunks_of(const TensorDesc& moved, std::size_t stages) const {
+  return route_chunks(moved.bytes(), stages, static_cast<double>(target_.link_delay_bytes()));
 }
 
 /// Makes versions of `t` on `devices`, of which the first one has it, and returns that on place.device.
@@ -118,7 +121,7 @@ BufferId TaskEmitter::broadcast(PlannedTensor& t, const TensorDesc& want,
   std::vector<BufferId> versions = {version(t, want, home)};
   for (std::size_t d = 1; d < devices.size(); ++d) versions.push_back(add_version(t, want, devices[d]));
   const Route route = broadcast_route(exchange(devices), versions, 0, want.bytes());
-  emit_route(*this, place, route, route_chunks(want.bytes(), route.size()), t.readers);
+  emit_route(*this, place, route, chunks_of(want, route.size()), t.readers);
   return version(t, want, place);
 }
 
@@ -168,7 +171,7 @@ Value TaskEmitter::sum_across(const std::vector<Value>& parts, Value model, cons
   tensor(sum).buffer = add_buffer(name, BufferKind::gradient, place.device, layout);
   const Route route = reduce_route(exchange(devices), own, partial, tensor(sum).buffer,
                                    static_cast<int>(here - devices.begin()), layout.bytes());
-  emit_route(*this, place, route, route_chunks(layout.bytes(), route.size()));
+  emit_route(*this, place, route, chunks_of(layout, route.size()));
   return sum;
 }
 

@@ -98,6 +98,7 @@ class TaskEmitter {
   bool holds(BufferId id, const TensorDesc& want, const Dims& dims, DeviceId device) const;
   BufferId held(const PlannedTensor& t, const TensorDesc& want, const Dims& dims, DeviceId device) const;
   bool relays(const TensorDesc& moved, const std::vector<DeviceId>& devices) const;
+  std::int64_t chunks_of(const TensorDesc& moved, std::size_t stages) const;
   BufferId add_version(PlannedTensor& t, const TensorDesc& want, DeviceId device);
   BufferId broadcast(PlannedTensor& t, const TensorDesc& want, const std::vector<DeviceId>& devices,
                      TaskPlace place);

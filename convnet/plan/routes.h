@@ -41,9 +41,8 @@ Route reduce_route(const Exchange& exchange, const std::vector<BufferId>& parts,
                    const std::vector<BufferId>& partial, BufferId sum, int root, std::int64_t bytes);
 
 /// Returns the number of chunks in which so many bytes take a route of several stages: more of them keep more
-/// links busy, but each takes time to begin. `delay` is the number of bytes that a link moves in that time;
-/// the default is between those of PCI Express and of NVLink.
-std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay = 256 << 10);
+/// links busy, but each takes time to begin. `delay` is the number of bytes that a link moves in that time.
+std::int64_t route_chunks(std::int64_t bytes, std::size_t stages, double delay);
 
 /// Emits the tasks of a route, which move f32 numbers, or anything of as many bytes. Each device has a task
 /// for each chunk; it does the first stage for a chunk, the second for an earlier chunk, and so on, so that

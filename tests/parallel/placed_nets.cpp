@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "tests/catch.h"
 #include "tests/every_case.h"
+#include "tests/wrapped_backend.h"
 
 namespace convnet::test {
 
@@ -485,6 +486,33 @@ class RandomNet {
 bool has_gpus() {
   std::string reason;
   return cuda_devices(reason) > 0;
+}
+
+namespace {
+
+class RelayingBackend : public WrappedBackend {
+ public:
+  explicit RelayingBackend(std::unique_ptr<Backend> inner)
+      : WrappedBackend(std::move(inner)), target_(WrappedBackend::target()) {}
+  const Target& target() const override { return target_; }
+
+ private:
+  struct RelayingTarget : WrappedTarget {
+    using WrappedTarget::WrappedTarget;
+    bool runs_streams_together() const override { return true; }
+    std::int64_t link_delay_bytes() const override { return 256; }
+  };
+  RelayingTarget target_;
+};
+
+}  // namespace
+
+PlacedNet with_relays(PlacedNet net) {
+  net.name += ", with relays";
+  net.options.wrap = [](std::unique_ptr<Backend> backend) {
+    return std::make_unique<RelayingBackend>(std::move(backend));
+  };
+  return net;
 }
 
 std::uint32_t every_net() { return static_cast<std::uint32_t>(every_case(has_gpus() ? 3 : 1)); }

@@ -56,6 +56,9 @@ std::vector<PlacedNet> replicated_head_nets();
 std::vector<PlacedNet> pipeline_nets();
 /// The net with another option --microbatches.
 PlacedNet with_microbatches(PlacedNet net, int microbatches);
+/// The net with plans as for GPUs, whose streams run together, and with links that begin at once: every
+/// tensor that several devices read, and every sum, takes a route by way of all of them, in chunks.
+PlacedNet with_relays(PlacedNet net);
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised);
 

@@ -224,6 +224,15 @@ TEST_CASE("several processes with optimisers, hosts and layers by lot give the b
   }
 }
 
+TEST_CASE("several processes whose tensors are relayed give the bits of one") {
+  for (std::uint32_t seed = 3000; seed < 3012; seed += every_net()) {
+    const PlacedNet net = with_relays(random_training(seed));
+    std::vector<std::vector<int>> shares;
+    if (const std::vector<int>& hosts = net.options.devices_of_hosts; !hosts.empty()) shares = {hosts};
+    check_like_one_process(net, {24, 13, 24}, shares);
+  }
+}
+
 TEST_CASE("several processes in bf16 give the bits of one") {
   PlacedNet wide = place("wide matrix", wide_matrix_net(), 4, {});
   wide.options.data_parallel = true;

@@ -60,19 +60,13 @@ class BackendOfWrongPlans : public WrappedBackend {
   const Target& target() const override { return target_; }
 
  private:
-  struct WrongTarget : Target {
-    explicit WrongTarget(const Target& t) : right(t) {}
-    std::string name() const override { return right.name(); }
-    std::string precision() const override { return right.precision(); }
+  struct WrongTarget : WrappedTarget {
+    using WrappedTarget::WrappedTarget;
     OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
-      OpForm form = right.form(op, hints);
+      OpForm form = WrappedTarget::form(op, hints);
       if (op_name(op) == "inner_product.forward") form.args.push_back(form.args[0]);
       return form;
     }
-    bool fuses(const OpDesc& op) const override { return right.fuses(op); }
-    bool runs_streams_together() const override { return right.runs_streams_together(); }
-    std::int64_t joined_update_bytes() const override { return right.joined_update_bytes(); }
-    const Target& right;
   };
   WrongTarget target_;
 };
