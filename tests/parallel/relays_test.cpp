@@ -32,13 +32,12 @@ std::size_t check_with_relays(const PlacedNet& placed, double tolerance = kSumsT
 }  // namespace
 
 TEST_CASE("placed nets whose tensors are relayed give the answer of one device") {
+  std::size_t relays = 0;
   for (const std::vector<PlacedNet>& nets :
        {data_parallel_nets(), one_layer_per_device_nets(), column_per_device_nets(), two_tower_nets(),
-        replicated_trunk_nets(), replicated_head_nets()}) {
-    std::size_t relays = 0;
+        replicated_trunk_nets(), replicated_head_nets()})
     for (const PlacedNet& net : thinned(nets)) relays += check_with_relays(net);
-    CHECK(relays > 0);
-  }
+  CHECK(relays > 0);
 }
 
 TEST_CASE("pipelines whose tensors are relayed give the answer of one device") {
