@@ -33,8 +33,10 @@ class Mover {
         BufferState& buffer = buffers_[use.buffer];
         if (!place.exists()) buffer.used_by_others = true;
         if (use.access == Access::read) continue;
-        buffer.written = place.exists() ? place : t;
-        buffer.moved = place.exists();
+        if (place.exists())
+          buffer.moved = std::max(buffer.moved, place);
+        else
+          buffer.stays = t;
       }
     }
     if (moved.empty()) return;
@@ -49,8 +51,9 @@ class Mover {
   struct BufferState {
     bool travels = false;         ///< a copy reads or writes it
     bool used_by_others = false;  ///< by a task that stays where it is
-    TaskId written;               ///< its last writer so far; if that is moved, the task that it goes before
-    bool moved = false;           ///< that writer is moved
+    // Several tasks may write chunks of it, and some of them be moved, to different places.
+    TaskId stays;  ///< its last writer so far that stays where it is
+    TaskId moved;  ///< the last task before which a moved writer goes
   };
 
   /// Returns the task before which a copy goes, or none if it stays. A reorder goes along with the copy that
@@ -67,10 +70,10 @@ class Mover {
       const BufferState& buffer = buffers_[use.buffer];
       if (use.access != Access::read) {
         if (buffer.used_by_others || !buffer.travels) return {};
-      } else if (buffer.moved) {
-        place = std::max(place, buffer.written);
-      } else if (!buffer.written.exists() || buffer.written > place) {
-        return {};
+      } else {
+        if (!buffer.stays.exists() && !buffer.moved.exists()) return {};
+        if (buffer.moved.exists()) place = std::max(place, buffer.moved);
+        if (buffer.stays.exists() && buffer.stays > place) return {};
       }
     }
     if (place > t) return {};

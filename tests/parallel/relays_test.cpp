@@ -45,6 +45,11 @@ TEST_CASE("pipelines whose tensors are relayed give the answer of one device") {
     for (const int microbatches : {2, 3}) check_with_relays(with_microbatches(net, microbatches));
 }
 
+TEST_CASE(
+    "chunks of a relayed tensor that are fetched ahead to different places arrive before they are read") {
+  check_with_relays(random_training(3102), 1e-5);
+}
+
 TEST_CASE("nets, devices and hosts by lot whose tensors are relayed give the answer of one device") {
   for (std::uint32_t seed = 3000; seed < 3024; seed += every_net()) {
     check_with_relays(random_training(seed), 1e-5);
