@@ -151,8 +151,8 @@ class DummyProvider final : public StoredProvider {
   }
 
   DataBatch load(int batch) const override { return piece({.batch = batch}); }
-  /// Of several processes, each makes its own images only, once for each request. Batches for one process
-  /// stay in memory.
+  /// Makes only the images of this process if there are several, for each request anew. Batches for one
+  /// process stay in memory.
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     return request.share == nullptr ? StoredProvider::read(request, statistics) : piece(request);
   }
@@ -167,19 +167,14 @@ class DummyProvider final : public StoredProvider {
 
  private:
   DataBatch piece(const LoadRequest& request) const {
-    DataBatch made;
-    const std::int64_t all = images_in(request.batch);
-    made.first = request.first;
-    const std::int64_t first = std::min(request.first, all);
-    made.images = std::min(request.count, all - first);
-    made.last = first + made.images == all;
+    DataBatch made = empty_piece(images_in(request.batch), request.first, request.count);
     const auto batch = static_cast<std::uint32_t>(request.batch);
     for (std::size_t m = 0; m < matrices_.size(); ++m) {
       std::vector<std::byte>& bytes = made.matrices.emplace_back();
       const auto image_bytes = static_cast<std::size_t>(matrices_[m].image_bytes());
       bytes.reserve(static_cast<std::size_t>(made.images) * image_bytes);
       for (std::int64_t i = 0; i < made.images; ++i) {
-        const auto image = static_cast<std::uint32_t>(first + i);
+        const auto image = static_cast<std::uint32_t>(request.first + i);
         if (matrices_[m].classes > 0)
           add_label(m, batch, image, bytes);
         else if (request.share != nullptr && !request.share->wants(i, made.images))

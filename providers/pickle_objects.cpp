@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 #include "providers/pickle_parser.h"
@@ -86,11 +85,8 @@ bool PickleParser::object_step(unsigned char op) {
       fail(
           "its buffers are not in the file, because it was pickled with buffer_callback=: save it by "
           "pickle.dump(data, file)");
-    case 'P': {
-      const std::string what = fmt::format("it refers to an object outside of the file; {}", readable());
-      // The first letter of a zip archive.
-      fail(op_at_ == start_ ? other_format_text(in_, "a pickle", what) : what);
-    }
+    case 'P':  // also the first letter of a zip archive
+      refuse_opcode(fmt::format("it refers to an object outside of the file; {}", readable()));
     case 0x82:
     case 0x83:
     case 0x84: fail(fmt::format("it names an object by a number of the copyreg registry; {}", readable()));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 
@@ -34,10 +33,8 @@ bool PickleParser::step() {
   }
   if (push_scalar(op) || push_string(op) || stack_step(op) || container_step(op) || object_step(op))
     return true;
-  const std::string what =
-      fmt::format("{}0x{:02x} is no opcode of protocols 0 to {} that stands for data",
-                  op_at_ == start_ ? "this is no pickle: " : "", op, kNewestPickleProtocol);
-  fail(op_at_ == start_ ? other_format_text(in_, "a pickle", what) : what);
+  refuse_opcode(fmt::format("{}0x{:02x} is no opcode of protocols 0 to {} that stands for data",
+                            op_at_ == start_ ? "this is no pickle: " : "", op, kNewestPickleProtocol));
 }
 
 bool PickleParser::push_scalar(unsigned char op) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "convnet/base/endian.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/printable.h"
 #include "providers/pickle_contents.h"
 
@@ -55,6 +56,11 @@ class PickleParser {
   using Node = Contents::Node;
 
   [[noreturn]] void fail(const std::string& what) const { c_.fail(op_at_, what); }
+  /// Fails because of an opcode that data does not have. If it is the first of the file, the message names
+  /// the format that the file has instead, if that is known.
+  [[noreturn]] void refuse_opcode(const std::string& what) const {
+    fail(op_at_ == start_ ? other_format_text(in_, "a pickle", what) : what);
+  }
 
   // The file.
   std::string_view take(std::uint64_t count) {

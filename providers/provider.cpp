@@ -49,12 +49,18 @@ std::unique_ptr<PieceInProgress> finished_piece(std::shared_ptr<const DataBatch>
   return std::make_unique<FinishedPiece>(std::move(piece));
 }
 
-DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count) {
+DataBatch empty_piece(std::int64_t images, std::int64_t first, std::int64_t count) {
   DataBatch piece;
   piece.first = first;
+  first = std::min(first, images);
+  piece.images = std::min(count, images - first);
+  piece.last = first + piece.images == images;
+  return piece;
+}
+
+DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count) {
+  DataBatch piece = empty_piece(batch.images, first, count);
   first = std::min(first, batch.images);
-  piece.images = std::min(count, batch.images - first);
-  piece.last = first + piece.images == batch.images;
   for (const std::vector<std::byte>& matrix : batch.matrices) {
     const auto bytes = std::ssize(matrix) / std::max<std::int64_t>(1, batch.images);
     piece.matrices.emplace_back(matrix.begin() + first * bytes,

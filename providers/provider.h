@@ -291,6 +291,10 @@ class Provider {
   }
 };
 
+/// Returns a piece without matrices: the images [first, first + count) of a batch of `images`, as far as they
+/// exist.
+DataBatch empty_piece(std::int64_t images, std::int64_t first, std::int64_t count);
+
 /// Returns the images [first, first + count) of a batch, as far as they exist.
 DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count);
 

@@ -74,6 +74,18 @@ class WrappedTarget : public Target {
   const Target& inner_;
 };
 
+/// A backend whose plans are for a T, a WrappedTarget.
+template <class T>
+class BackendWithTarget : public WrappedBackend {
+ public:
+  explicit BackendWithTarget(std::unique_ptr<Backend> inner)
+      : WrappedBackend(std::move(inner)), target_(WrappedBackend::target()) {}
+  const Target& target() const override { return target_; }
+
+ private:
+  T target_;
+};
+
 /// Binds tasks that a test has marked (OpForm::algorithm) to operations of the test's own.
 class MarkingBackend : public WrappedBackend {
  public:

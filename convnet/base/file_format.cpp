@@ -180,6 +180,8 @@ const FileFormat* find_format(std::string_view first) {
   return find_text_format(first);
 }
 
+bool is_pickle(std::string_view first) { return find_format(first) == &kPickle; }
+
 std::string other_format_text(std::string_view first, const std::string& wanted,
                               const std::string& otherwise) {
   const FileFormat* format = find_format(first);

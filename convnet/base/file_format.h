@@ -36,6 +36,8 @@ std::string format_bytes(const InputFile& file);
 /// Returns the format of a file that begins with these bytes; null if none is recognised, or if it is a text
 /// that is not the beginning of a web page or the like.
 const FileFormat* find_format(std::string_view first);
+/// Returns whether that is a pickle.
+bool is_pickle(std::string_view first);
 /// Returns the same, or null for formats that are texts.
 const FileFormat* find_binary_format(std::string_view first);
 

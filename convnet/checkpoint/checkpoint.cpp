@@ -218,12 +218,14 @@ BatchRange range_from(const JsonValue& j) {
   }
 }
 
-/// The checkpoints in a folder, oldest first; none where there is no folder.
-std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder) {
+/// Returns the checkpoints in a folder, oldest first; none where there is no folder. `lacking` is what the
+/// names of files of another program lack to be those of checkpoints.
+std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder,
+                                                          const std::string& lacking = "") {
   std::vector<std::pair<Position, fs::path>> found;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (const auto position = Position::of_file_name(at->path().filename().string()))
+    if (const auto position = Position::of_file_name(at->path().filename().string() + lacking))
       found.emplace_back(*position, at->path());
   }
   // A folder that cannot be looked into may hold checkpoints: a new run must not begin in it.
@@ -469,21 +471,16 @@ std::string runs_in(const std::string& folder) {
 /// Returns the text that names the newest checkpoint of cuda-convnet in `folder`, a pickle called EPOCH.BATCH
 /// without an extension; "" if there is none.
 std::string pickle_in(const std::string& folder) {
-  std::optional<Position> newest;
-  std::string file;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
-       at.increment(error)) {
+  auto found = checkpoints_in(folder, kExtension);
+  std::erase_if(found, [](const auto& c) {
     std::error_code none;
-    const std::string name = at->path().filename().string();
-    const auto position = Position::of_file_name(name + kExtension);
-    if (!position || !at->is_regular_file(none) || (newest && *position <= *newest)) continue;
-    newest = position;
-    file = name;
-  }
-  if (file.empty()) return "";
-  const InputFile first((fs::path(folder) / file).string());
-  return is_pickle(format_bytes(first)) ? ", but " + file + ", which " + kIsPickle : "";
+    return !fs::is_regular_file(c.second, none);
+  });
+  if (found.empty()) return "";
+  const fs::path& newest = found.back().second;
+  return is_pickle(format_bytes(InputFile(newest.string())))
+             ? ", but " + newest.filename().string() + ", which " + kIsPickle
+             : "";
 }
 
 }  // namespace

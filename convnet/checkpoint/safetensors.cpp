@@ -296,15 +296,6 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
   return tensor;
 }
 
-}  // namespace
-
-bool is_pickle(std::string_view first) {
-  const FileFormat* format = find_format(first);
-  return format != nullptr && std::string_view(format->name) == "a pickle";
-}
-
-namespace {
-
 /// Returns what a file of another kind is, with what can be done about it, by its first bytes; "" if they do
 /// not tell.
 std::string other_kind(std::string_view first) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "convnet/base/tensor.h"
@@ -27,8 +26,6 @@ struct TensorFile {
 constexpr const char* kIsPickle =
     "is a pickle, as cuda-convnet2's checkpoints are; scripts/weights-from-cuda-convnet writes its weights "
     "for --init-from (docs/coming-from.md)";
-/// Returns whether a file that begins with these bytes is a pickle.
-bool is_pickle(std::string_view first);
 
 /// Writes atomically and durably (OutputFile), with checksums of the tensors and of the metadata as two more
 /// metadata entries. Names and metadata must be UTF-8. Throws RunError.

@@ -13,7 +13,7 @@ namespace convnet {
 
 struct NetText {
   std::string definition, parameters;
-  /// What the outputs are compared with, never automatic: classes by cost.logreg of a softmax, tags by
+  /// Says what the outputs are compared with, never automatic: classes by cost.logreg of a softmax, tags by
   /// cost.bce of logistic outputs, or numbers by cost.sum2 of the differences.
   LabelKind labels = LabelKind::classes;
   std::int64_t outputs = 0;  ///< classes, tags or numbers

@@ -72,8 +72,8 @@ class Mover {
         if (buffer.used_by_others || !buffer.travels) return {};
       } else {
         if (!buffer.stays.exists() && !buffer.moved.exists()) return {};
-        if (buffer.moved.exists()) place = std::max(place, buffer.moved);
-        if (buffer.stays.exists() && buffer.stays > place) return {};
+        place = std::max(place, buffer.moved);
+        if (buffer.stays > place) return {};
       }
     }
     if (place > t) return {};

@@ -147,7 +147,7 @@ TEST_CASE("schedules are described as they are parsed", "[schedule]") {
 }
 
 TEST_CASE("a schedule that a comment cuts short is said to be cut", "[schedule]") {
-  // What is left of "exp[base=0.01 ; tgtFactor=10]".
+  // A comment has cut "exp[base=0.01 ; tgtFactor=10]".
   CHECK(
       mistake("exp[base=0.01") ==
       "exp is written exp[base=...;tgtFactor=...], not 'exp[base=0.01', which lacks a ']'; in a file, a ';' "

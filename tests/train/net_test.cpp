@@ -51,24 +51,15 @@ class MeteredBackend : public WrappedBackend {
   std::shared_ptr<std::int64_t> most_, now_ = std::make_shared<std::int64_t>(0);
 };
 
-/// A backend whose matrix products say that they have an argument more than they have, so that plans for it
+/// A target whose matrix products say that they have an argument more than they have, so that plans for it
 /// are wrong.
-class BackendOfWrongPlans : public WrappedBackend {
- public:
-  explicit BackendOfWrongPlans(std::unique_ptr<Backend> inner)
-      : WrappedBackend(std::move(inner)), target_(WrappedBackend::target()) {}
-  const Target& target() const override { return target_; }
-
- private:
-  struct WrongTarget : WrappedTarget {
-    using WrappedTarget::WrappedTarget;
-    OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
-      OpForm form = WrappedTarget::form(op, hints);
-      if (op_name(op) == "inner_product.forward") form.args.push_back(form.args[0]);
-      return form;
-    }
-  };
-  WrongTarget target_;
+struct WrongTarget : WrappedTarget {
+  using WrappedTarget::WrappedTarget;
+  OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
+    OpForm form = WrappedTarget::form(op, hints);
+    if (op_name(op) == "inner_product.forward") form.args.push_back(form.args[0]);
+    return form;
+  }
 };
 
 std::map<std::string, NamedTensor> trained(const NetOptions& options, std::vector<double>* costs = nullptr) {
@@ -295,7 +286,7 @@ TEST_CASE(
 TEST_CASE("a net does not run a plan that is wrong") {
   NetOptions options;
   options.wrap = [](std::unique_ptr<Backend> inner) {
-    return std::make_unique<BackendOfWrongPlans>(std::move(inner));
+    return std::make_unique<BackendWithTarget<WrongTarget>>(std::move(inner));
   };
   SmallNet net(net_with_everything(), kImage, kClasses, options);
   CHECK_THROWS_WITH(net.prepare(Phase::train, 8), Catch::Contains("plan is wrong"));
