@@ -64,8 +64,7 @@ TEST_CASE("dropout of whole maps and images on several devices gives the answer 
 }
 
 TEST_CASE("nets and devices by lot give the answer of one device") {
-  const std::uint32_t every = every_net();
-  for (std::uint32_t seed = 0; seed < 48; seed += every) {
+  for (const std::uint32_t seed : seeds(0, 48)) {
     const bool few_images = seed % 3 == 2;
     // In some of them the gradients of biases all but cancel.
     check_like_one_device(random_net(seed, !few_images), kSizes[few_images ? 1 : 0], 2 * kSumsTolerance);

@@ -85,8 +85,7 @@ TEST_CASE("devices of several hosts give the answer of one with any number of mi
 }
 
 TEST_CASE("nets and devices by lot give the answer of one device with any number of microbatches") {
-  const std::uint32_t every = every_net();
-  for (std::uint32_t seed = 2000; seed < 2048; seed += every) {
+  for (const std::uint32_t seed : seeds(2000, 48)) {
     const PlacedNet net = random_net(seed, false);
     const int microbatches = 2 + static_cast<int>(seed % 3);
     INFO(net.placed.definition << microbatches << " microbatches");

@@ -59,8 +59,10 @@ PlacedNet with_microbatches(PlacedNet net, int microbatches);
 /// The net with plans as for GPUs, whose streams run together, and with links that begin at once: every
 /// tensor that several devices read, and every sum, takes a route by way of all of them, in chunks.
 PlacedNet with_relays(PlacedNet net);
+/// The layers of random nets: those whose plans differ most, or all kinds that are smooth.
+enum class Kinds { few, all };
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
-PlacedNet random_net(std::uint32_t seed, bool normalised);
+PlacedNet random_net(std::uint32_t seed, bool normalised, Kinds kinds = Kinds::few);
 
 /// A way to train a net.
 struct Way {
@@ -73,13 +75,20 @@ NetOptions with_way(NetOptions options, const Way& way);
 
 /// A random_net() that learns in a way, in updates of one to three minibatches, on hosts that are drawn by
 /// lot, too.
-PlacedNet random_training(std::uint32_t seed);
+PlacedNet random_training(std::uint32_t seed, Kinds kinds = Kinds::few);
+
+/// A random net of all kinds of layers, on hosts that are drawn by lot, which learns in a random way or in
+/// microbatches, with options by lot.
+PlacedNet random_run(std::uint32_t seed);
 
 bool has_gpus();
 
 /// Returns n if a test of many nets runs every n-th of them: test::every_case(), which on GPUs is usually 3,
 /// because CPU devices, which follow the same plans, run all of them.
 std::uint32_t every_net();
+/// Returns the seeds of nets by lot that a test runs: every every_net()-th of `count`, or all of
+/// $CONVNET_SEEDS, a range like 100-199, for a long run by hand.
+std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count);
 /// Returns those of the nets that a test runs.
 std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets);
 

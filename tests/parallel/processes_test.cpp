@@ -209,12 +209,12 @@ TEST_CASE(
   check_like_one_process(all);
 }
 TEST_CASE("several processes with layers by lot give the bits of one") {
-  for (std::uint32_t seed = 0; seed < 16; seed += every_net())
+  for (const std::uint32_t seed : seeds(0, 16))
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
 }
 
 TEST_CASE("several processes with optimisers, hosts and layers by lot give the bits of one") {
-  for (std::uint32_t seed = 1000; seed < 1012; seed += every_net()) {
+  for (const std::uint32_t seed : seeds(1000, 12)) {
     const PlacedNet net = random_training(seed);
     std::vector<std::vector<int>> shares;
     // A process has devices of one host.
@@ -224,8 +224,18 @@ TEST_CASE("several processes with optimisers, hosts and layers by lot give the b
   }
 }
 
+TEST_CASE("several processes with all kinds of layers and options by lot give the bits of one") {
+  for (const std::uint32_t seed : seeds(5000, 8)) {
+    PlacedNet net = random_run(seed);
+    if (seed % 4 == 3) net.options.precision = Precision::bf16;
+    std::vector<std::vector<int>> shares;
+    if (const std::vector<int>& hosts = net.options.devices_of_hosts; !hosts.empty()) shares = {hosts};
+    check_like_one_process(net, {24, 13, 24}, shares);
+  }
+}
+
 TEST_CASE("several processes whose tensors are relayed give the bits of one") {
-  for (std::uint32_t seed = 3000; seed < 3012; seed += every_net()) {
+  for (const std::uint32_t seed : seeds(3000, 12)) {
     const PlacedNet net = with_relays(random_training(seed));
     std::vector<std::vector<int>> shares;
     if (const std::vector<int>& hosts = net.options.devices_of_hosts; !hosts.empty()) shares = {hosts};

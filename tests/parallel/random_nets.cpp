@@ -1,9 +1,11 @@
 // Nets, devices, hosts and ways to train by lot (placed_nets.h).
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <sstream>
 
+#include "convnet/config/text.h"
 #include "tests/parallel/placed_nets.h"
 
 namespace convnet::test {
@@ -13,7 +15,7 @@ namespace {
 /// Uses smooth layers: where a max or a relu is within rounding of its kink, its gradient may go either way.
 class RandomNet {
  public:
-  RandomNet(std::uint32_t seed, bool normalised) : random_(seed) {
+  RandomNet(std::uint32_t seed, bool normalised, Kinds kinds) : random_(seed), kinds_(kinds) {
     static const std::vector<std::vector<int>> chains = {
         {1, 1, 1}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {4, 4, 4}, {2, 2, 1}, {2, 1, 1}, {4, 2, 1}, {4, 4, 2},
         {1, 1, 2}, {1, 2, 2}, {1, 2, 4}, {2, 4, 2}, {4, 1, 4}, {2, 1, 2}, {3, 3, 1}, {6, 2, 1}, {1, 3, 1}};
@@ -29,6 +31,7 @@ class RandomNet {
       list_ = devices();
       normalises_ = to_bnorm == 0;
       no_biases_ = to_bnorm > 0 ? "biases=0 " : "";
+      if (stage == 0 && kinds_ == Kinds::all) prepare_images();
       if (stage < 2) {
         maps();
       } else {
@@ -149,6 +152,26 @@ class RandomNet {
     current_[0] = add("conv", like + owner + " weightSource=" + owner + "[0]", gpus);
   }
 
+  /// Layers without a gradient above the images.
+  void prepare_images() {
+    switch (below(5)) {
+      case 0: current_ = {add("rgb2yuv", "inputs=data")}; break;
+      case 1:
+        current_ = {add("crop", "inputs=data channels=3 startX=1 startY=0 sizeX=9")};
+        side_ = 9;
+        break;
+      case 2:
+        current_ = {add("resize", "inputs=data channels=3 scale=1.5")};
+        side_ = 8;
+        break;
+      case 3:
+        current_ = {add("rscale", "inputs=data channels=3 maxScale=1.25 tgtSize=10")};
+        side_ = 10;
+        break;
+      default: break;
+    }
+  }
+
   /// Adds layers that halve the side.
   void shrink(const std::string& type, const std::string& keys) {
     if (side_ < 3) return;
@@ -160,7 +183,11 @@ class RandomNet {
     columns("conv", "filters=4 filterSize=3 padding=1 channels=" + std::to_string(channels_), 9 * channels_);
     channels_ = 4;
     const std::string c = " channels=" + std::to_string(channels_);
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < (kinds_ == Kinds::all ? 4 : 2); ++i) {
+      if (kinds_ == Kinds::all && below(4) != 0) {
+        further_maps();
+        continue;
+      }
       switch (below(6)) {
         case 0: each("cmrnorm", "size=3" + c, "scale=0.5 pow=0.75"); break;
         case 1: shrink("nailbed", "stride=2" + c); break;
@@ -173,15 +200,113 @@ class RandomNet {
     join();
   }
 
+  /// Convolutions with one group's weights for each output, which see `fan_in` numbers.
+  void convolve(const std::string& keys, int fan_in) {
+    each("conv", keys + " neuron=tanh[1,1] channels=" + std::to_string(channels_) + " " + weights_of(fan_in));
+  }
+
+  /// Layers that only nets of all kinds have. The number of maps stays.
+  void further_maps() {
+    const std::string count = std::to_string(channels_), c = " channels=" + count,
+                      half = std::to_string((side_ + 1) / 2);
+    switch (below(19)) {
+      case 0:
+        convolve("groups=2 filterSize=3 padding=1 filters=" + std::to_string(channels_ / 2),
+                 9 * channels_ / 2);
+        break;
+      case 1: convolve("filters=1 filterSize=3 padding=1 groups=" + count, 9); break;
+      case 2:
+        if (side_ < 3) break;
+        convolve("filters=1 filterSize=3 padding=1 stride=2 groups=" + count + " modulesX=" + half, 9);
+        side_ = (side_ + 1) / 2;
+        break;
+      case 3: convolve("filterSize=1 filters=" + count, channels_); break;
+      case 4:
+        convolve("filterSize=3 filterSizeY=1 padding=1 paddingY=0 filters=" + count, 3 * channels_);
+        break;
+      case 5: convolve("filterSize=3 padding=2 dilation=2 filters=" + count, 9 * channels_); break;
+      case 6:
+        if (side_ < 3) break;
+        convolve("filterSize=2 stride=2 filters=" + count, 4 * channels_);
+        side_ = (side_ + 1) / 2;
+        break;
+      case 7: each("rnorm", "size=3" + c, "scale=0.5 pow=0.75"); break;
+      case 8: each("cnorm", "size=3" + c, "scale=0.5 pow=0.75"); break;
+      case 9: each("blur", "filterSize=3 stdev=1" + c); break;
+      case 10: each("href", c); break;
+      case 11: each("shuffle", "groups=2" + c); break;
+      case 12: exchange_halves(); break;
+      case 13: squeeze_and_excite(); break;
+      case 14: each("neuron", std::string("neuron=") + smooth_neuron()); break;
+      case 15: each("dropout", "", "keep=0.8 drops=maps"); break;
+      case 16: each("dropout", "", "keep=0.8 drops=images"); break;
+      case 17:
+        each("pool",
+             "pool=avg sizeX=3 sizeY=2 stride=1 start=-1 startY=0 outputsX=" + std::to_string(side_) + c);
+        break;
+      default: convolve("filterSize=3 padding=1 sharedBiases=0 filters=" + count, 9 * channels_); break;
+    }
+  }
+
+  std::string smooth_neuron() {
+    const std::vector<std::string> neurons = {"ident",  "logistic",    "softrelu",
+                                              "square", "tanh[1,0.7]", "linear[0.8,0.1]"};
+    return neurons[below(neurons.size())];
+  }
+
+  /// Each layer's maps or numbers, the second half first.
+  void exchange_halves() {
+    const std::string middle = std::to_string(channels_ / 2);
+    for (std::string& name : current_) {
+      const std::string first = add_above("slice", "maps=" + middle + " inputs=" + name);
+      const std::string second = add_above("slice", "start=" + middle + " inputs=" + name);
+      name = add_above("concat", "inputs=" + second + "," + first);
+    }
+  }
+
+  void squeeze_and_excite() {
+    for (std::string& name : current_) {
+      const std::string c = " channels=" + std::to_string(channels_);
+      const std::string means = add_above("pool", "pool=avg sizeX=0 inputs=" + name + c);
+      const std::string factors =
+          add("fc", "outputs=" + std::to_string(channels_) + " neuron=logistic inputs=" + means + " " +
+                        weights_of(channels_));
+      name = add_above("eltmul", "inputs=" + name + "," + factors);
+    }
+  }
+
+  /// Layers of numbers that only nets of all kinds have.
+  void further_vectors() {
+    switch (below(7)) {
+      case 0:
+        each("sfc", "parts=2 neuron=tanh[1,1] outputs=" + std::to_string(channels_ / 2) + " " +
+                        weights_of(channels_ / 2));
+        break;
+      case 1: exchange_halves(); break;
+      case 2: each("softmax", ""); break;
+      case 3: each("neuron", std::string("neuron=") + smooth_neuron()); break;
+      case 4: each("shuffle", "groups=2"); break;
+      case 5:
+        each("sum", "stride=2");
+        channels_ /= 2;
+        break;
+      default:
+        for (std::string& name : current_) name = add_above("eltmul", "inputs=" + name + "," + name);
+        break;
+    }
+  }
+
   void vectors() {
     columns("fc", "outputs=10", channels_ * side_ * side_);
     channels_ = 10;
+    if (kinds_ == Kinds::all) further_vectors();
     if (below(2) == 0) each("dropout2", "", "keep=0.7");
     join();
     if (below(2) == 0) columns("fc", "outputs=9", channels_);
   }
 
   std::mt19937 random_;
+  Kinds kinds_;
   int devices_ = 1, passes_ = 1, replicas_ = 1, count_ = 0, channels_ = 3, side_ = 12;
   bool scattered_ = false, normalises_ = false;
   std::string layers_, parameters_, list_, no_biases_;
@@ -191,8 +316,8 @@ class RandomNet {
 
 }  // namespace
 
-PlacedNet random_net(std::uint32_t seed, bool normalised) {
-  return RandomNet(seed, normalised).net("random net " + std::to_string(seed));
+PlacedNet random_net(std::uint32_t seed, bool normalised, Kinds kinds) {
+  return RandomNet(seed, normalised, kinds).net("random net " + std::to_string(seed));
 }
 
 namespace {
@@ -233,11 +358,11 @@ std::vector<int> draw_hosts(int devices, std::mt19937& random) {
 
 }  // namespace
 
-PlacedNet random_training(std::uint32_t seed) {
+PlacedNet random_training(std::uint32_t seed, Kinds kinds) {
   std::mt19937 random(seed);
   const std::vector<Way> ways = all_ways();
   const Way way = ways[random() % ways.size()];
-  PlacedNet net = random_net(seed, true);
+  PlacedNet net = random_net(seed, true, kinds);
   give_periods(net, random, way.clip_norm > 0);
   net.plain = with_optimizer(net.plain, way);
   net.placed = with_optimizer(net.placed, way);
@@ -246,6 +371,40 @@ PlacedNet random_training(std::uint32_t seed) {
   net.name += ", " + way.optimizer + ", clipped at " + std::to_string(way.clip_norm) + ", averaged by " +
               std::to_string(way.ema) + ", hosts of " + number_list(net.options.devices_of_hosts);
   return net;
+}
+
+PlacedNet random_run(std::uint32_t seed) {
+  std::mt19937 random(seed + 1);
+  PlacedNet net;
+  if (random() % 2 == 0) {
+    net = random_training(seed, Kinds::all);
+  } else {
+    net = random_net(seed, false, Kinds::all);
+    net.options.devices_of_hosts = draw_hosts(static_cast<int>(split_list(net.options.gpu).size()), random);
+    net = with_microbatches(std::move(net), 1 + static_cast<int>(random() % 3));
+  }
+  net.options.conserve_memory = random() % 3 == 0;
+  net.options.rewrites = random() % 6 != 0;
+  net.options.threads = 1 + static_cast<int>(random() % 3);
+  if (random() % 2 == 0) net = with_relays(std::move(net));
+  net.name += ", " + std::to_string(net.options.threads) + " threads" +
+              (net.options.conserve_memory ? ", saving memory" : "") +
+              (net.options.rewrites ? "" : ", without fusions");
+  return net;
+}
+
+std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count) {
+  std::uint32_t every = every_net();
+  if (const char* const text = std::getenv("CONVNET_SEEDS"); text != nullptr) {
+    const std::string range = text;
+    const auto dash = range.find('-');
+    first = to_number<std::uint32_t>(range.substr(0, dash)).value();
+    count = to_number<std::uint32_t>(range.substr(dash + 1)).value() + 1 - first;
+    every = 1;
+  }
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t i = 0; i < count; i += every) all.push_back(first + i);
+  return all;
 }
 
 }  // namespace convnet::test

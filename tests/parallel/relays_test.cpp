@@ -51,7 +51,7 @@ TEST_CASE(
 }
 
 TEST_CASE("nets, devices and hosts by lot whose tensors are relayed give the answer of one device") {
-  for (std::uint32_t seed = 3000; seed < 3024; seed += every_net()) {
+  for (const std::uint32_t seed : seeds(3000, 24)) {
     check_with_relays(random_training(seed), 1e-5);
     check_with_relays(with_microbatches(random_net(seed, false), 2 + static_cast<int>(seed % 3)),
                       2 * kSumsTolerance);
