@@ -262,6 +262,36 @@ TEST_CASE("a net goes on from a checkpoint with the same bits, and on other devi
   }
 }
 
+TEST_CASE("nets of all kinds of layers with options by lot go on from a checkpoint with the same bits") {
+  for (const std::uint32_t seed : seeds(5000, 12)) {
+    const PlacedNet net = random_run(seed);
+    INFO(net.name);
+    INFO(net.placed.definition << net.placed.parameters);
+    const std::vector<std::int64_t> sizes = {24, 13, 7, 24};
+    const std::size_t stop = 1 + seed % 3;
+    SmallNet whole(net.placed, kImage, kClasses, net.options),
+        again(net.placed, kImage, kClasses, net.options);
+    again.prepare(Phase::train, sizes[0]);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (i == stop) {
+        TensorFile file;
+        whole.net().use_averages();
+        whole.net().store(file);
+        whole.net().use_trained();
+        again.net().load(file, "f", whole.net().windows());
+      }
+      const Minibatch batch = random_minibatch(kImage, sizes[i], kClasses, i);
+      whole.step(Phase::train, batch, i);
+      if (i >= stop) again.step(Phase::train, batch, i);
+    }
+    const std::map<std::string, NamedTensor> resumed = again.tensors();
+    for (const auto& [name, tensor] : whole.tensors()) {
+      INFO(name);
+      CHECK(resumed.at(name).values == tensor.values);
+    }
+  }
+}
+
 TEST_CASE("LARS decays a matrix without a gradient by its own rate") {
   const double lars = trust_factor(3, 0, 0.1, 0.001);
   CHECK(lars == Approx(0.001 * 3 / (0.1 * 3)));
