@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <thread>
+#include <type_traits>
 #include <typeinfo>
 #include <vector>
 #endif
@@ -222,9 +223,15 @@ class Team {
 /// Tells tests that a kernel is started (tests/cuda/emulation.h).
 void note_kernel(const std::type_info& body);
 
+/// Whether CUDA can pass a body to a kernel: it copies the bytes alone, and not more than parameters may
+/// have.
+template <class Body>
+constexpr bool can_be_passed = std::is_trivially_copyable_v<Body> && sizeof(Body) <= 32000;
+
 template <class Body>
 void for_each(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
+  static_assert(can_be_passed<Body>);
   note_kernel(typeid(Body));
   put(stream, [count, body, threads = stream.threads ? kWorkers : 1] {
     on_threads(threads, [&](int rank) {
@@ -237,6 +244,7 @@ void for_each(Stream stream, std::int64_t count, const Body& body) {
 template <class Body>
 void for_teams(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
+  static_assert(can_be_passed<Body>);
   note_kernel(typeid(Body));
   const int teams = stream.threads ? kTeams : 1, members = stream.threads ? kMembers : 1;
   put(stream, [count, body, teams, members] {
