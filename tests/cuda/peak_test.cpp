@@ -1,5 +1,6 @@
 #include "kernels/cuda/peak.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/runtime.h"
@@ -39,5 +40,19 @@ TEST_CASE("the speed of products is measured with random numbers", "[cuda]") {
     double expected = 0;
     for (std::size_t k = 0; k < kSide; ++k) expected += a[k] * b[k * kSide];
     CHECK(std::abs(c[0] - expected) < 0.05);
+  }
+}
+
+TEST_CASE("numbers fill matrices that are larger than what the host copies", "[cuda]") {
+  constexpr std::int64_t kSide = 1800;
+  const auto queue = cuda::make_stream_queue(test_device());
+  const cuda::PeakProduct product(*queue, test_device(), Precision::fp32, kSide);
+  cuda::wait_for(*queue->mark());
+  std::vector<std::byte> held(static_cast<std::size_t>(kSide * kSide) * sizeof(float));
+  for (const std::byte* memory : {product.a(), product.b()}) {
+    cuda::copy_memory(held.data(), memory, std::ssize(held));
+    const Values values = unpacked(held, DataType::f32);
+    CHECK(std::all_of(values.begin(), values.end(),
+                      [](double v) { return std::abs(v) >= 0.5 && std::abs(v) < 1; }));
   }
 }
