@@ -146,7 +146,8 @@ bool parse_weight_params(const LayerType& type, const LayerSource& source, Weigh
   if (inputs > 0 && params.weight_sources.size() != inputs) {
     source.error("weightSource", "weightSource has " + std::to_string(params.weight_source.size()) +
                                      " entries for " + std::to_string(inputs) +
-                                     " inputs; give one per input, empty for own weights");
+                                     (inputs == 1 ? " input" : " inputs") +
+                                     "; give one per input, empty for own weights");
     return false;
   }
   for (std::size_t i = 0; i < params.weight_source.size(); ++i)

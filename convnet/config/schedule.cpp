@@ -56,7 +56,7 @@ const std::vector<ScheduleForm>& schedule_forms() {
        Kind::discrete_exponential,
        {"base", "tgtFactor", "numSteps"},
        {},
-       "n equal steps from b down to b/f"},
+       "n equally long steps from b down to b/f, each by the same factor"},
       {"cosine",
        Kind::cosine,
        {"base"},
