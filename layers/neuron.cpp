@@ -159,7 +159,8 @@ Neuron parse_neuron(const std::string& text) {
         fmt::format("neuron '{}' must be written {}", text,
                     k.parameters == 0 ? name : name + brackets(k.parameters) + ", like " + name + sample);
     std::vector<std::string> items;
-    if (bracket == std::string::npos && text.find('(') != std::string::npos) throw std::invalid_argument(usage);
+    if (bracket == std::string::npos && text.find('(') != std::string::npos)
+      throw std::invalid_argument(usage);
     if (bracket != std::string::npos) {
       if (text.back() != ']') throw std::invalid_argument(usage);
       items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));

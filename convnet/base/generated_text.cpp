@@ -13,7 +13,8 @@
 namespace convnet {
 namespace {
 
-constexpr std::string_view kLastLine = "# Made by convnet, which replaces this file as long as its checksum is ";
+constexpr std::string_view kLastLine =
+    "# Made by convnet, which replaces this file as long as its checksum is ";
 
 std::string last_line(const std::string& text) {
   Crc32 sum;

@@ -72,7 +72,8 @@ std::string unseen_in(std::string_view line) {
   }
   if (found == nullptr) return "";
   const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
-  const auto column = 1 + std::count_if(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(first), begins);
+  const auto column =
+      1 + std::count_if(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(first), begins);
   return "the line has a " + std::string(found->name) + " in column " + std::to_string(column) +
          ", which does not count as a blank; " + std::string(found->advice);
 }

@@ -331,10 +331,9 @@ class SectionReader {
       const bool is_defaults = lower(section.name) == lower(std::string_view(kDefaultSection));
       const bool ends_template = section.name == "end" && section.values.empty();
       error(section.where, section.name,
-            is_defaults ? std::string("'type' is missing; did you mean [") + kDefaultSection + "]?"
-            : ends_template
-                ? "[end] ends a template, and there is no [template NAME(PARAMETERS)] above it"
-                : "'type' is missing; it is one of " + join(known));
+            is_defaults     ? std::string("'type' is missing; did you mean [") + kDefaultSection + "]?"
+            : ends_template ? "[end] ends a template, and there is no [template NAME(PARAMETERS)] above it"
+                            : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
     if (value->is_wrong) return nullptr;

@@ -49,10 +49,8 @@ const std::vector<Mistake> definition_mistakes = {
     {"filters=2", "filters=2#two",
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not '2#two'; a "
      "comment begins with a blank before its #"},
-    {"filters=2", "filters=2;",
-     "or classes, not '2;'; a comment begins with a blank before its ;"},
-    {"filters=2", "filters=2 // two",
-     "or classes, not '2 // two'; a comment begins with a # behind a blank"},
+    {"filters=2", "filters=2;", "or classes, not '2;'; a comment begins with a blank before its ;"},
+    {"filters=2", "filters=2 // two", "or classes, not '2 // two'; a comment begins with a # behind a blank"},
     {"filters=2", "filters=2 | 4",
      "or classes, not '2 | 4'; values with | between them belong to the copies of a section with repeat="},
     {"neuron=relu", "neuron=tanh(1,2)",
@@ -62,7 +60,9 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:31: layer 'logprob': unknown input 'labels probs'; separate names by commas: labels,probs"},
     {"inputs=labels,probs", "inputs=labels; probs",
      "net.cfg:31: layer 'logprob': unknown input 'labels; probs'; separate names by commas: labels,probs"},
-    {"filterSize=3", "filterSize=\xC2\xA0" "3",
+    {"filterSize=3",
+     "filterSize=\xC2\xA0"
+     "3",
      "net.cfg:12: warning: the line has a no-break space (U+00A0) in column 12, which does not count as a "
      "blank; type an ordinary one"},
     {"[pool1]", "[\xE2\x80\x8Bpool1]",
@@ -149,8 +149,7 @@ const std::vector<Mistake> definition_mistakes = {
     {"filters=2", "filters=99999999999",
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576 or classes, not "
      "'99999999999'"},
-    {"filters=2", "filters=",
-     "net.cfg:11: layer 'conv1': filters has no value"},
+    {"filters=2", "filters=", "net.cfg:11: layer 'conv1': filters has no value"},
     {"filterSize=3", "filterSize=5000",
      "net.cfg:12: layer 'conv1': filterSize expects an integer between 1 and 4096, not '5000'"},
     {"filterSize=3", "filterSize=3,3",

@@ -175,8 +175,7 @@ TEST_CASE("bad values say what is expected", "[params]") {
         "layer 'c': pool expects one of max, avg, not 'Max'; did you mean 'max'?");
   CHECK(definition_error("initW=1,2") ==
         "layer 'c': initW has 2 values for 1 input; give one value, or one per input");
-  CHECK(definition_error("initW=") ==
-        "layer 'c': initW has no value");
+  CHECK(definition_error("initW=") == "layer 'c': initW has no value");
 }
 
 TEST_CASE("a value that swallowed an indented line is shown on one line", "[params]") {

@@ -74,7 +74,8 @@ TEST_CASE("layers account for the bytes that their weights and gradients take be
   const auto fetched_for_layers = [](const Plan& plan) {
     std::int64_t bytes = 0;
     for (const Task& task : plan.tasks) {
-      for (const LayerShare& share : layer_shares(plan, task)) bytes += share.node.exists() ? share.fetched : 0;
+      for (const LayerShare& share : layer_shares(plan, task))
+        bytes += share.node.exists() ? share.fetched : 0;
     }
     return bytes;
   };
