@@ -40,6 +40,15 @@ std::string expects(const std::string& what, const std::string& text) {
   return "expects " + what + ", not " + excerpt(text) + habit_in(text);
 }
 
+/// Returns what to write instead of a number with a unit, like 8GB or 224px; "" for other texts.
+std::string without_unit(const std::string& text, const ParamSpec& spec) {
+  const std::size_t unit = text.find_first_not_of("0123456789.");
+  const bool has_unit = unit != 0 && unit != std::string::npos &&
+                        text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%",
+                                               unit) == std::string::npos;
+  return has_unit && !spec.unit.empty() ? "; write the number alone (" + spec.unit + ")" : "";
+}
+
 /// "an integer of at least 1 per input": what a value may be, in a sentence.
 std::string phrase(const ParamSpec& spec) {
   constexpr std::string_view per_input = " per input";
@@ -235,7 +244,8 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, int& out
   const bool overflow = whole && text.size() > 9;
   const double lowest = overflow ? std::numeric_limits<int>::min() : spec.min;
   const double highest = overflow ? std::numeric_limits<int>::max() : spec.max;
-  return expects("an integer" + range_text(std::max(spec.min, lowest), std::min(spec.max, highest)), text);
+  return expects("an integer" + range_text(std::max(spec.min, lowest), std::min(spec.max, highest)), text) +
+         without_unit(text, spec);
 }
 
 std::string parse_value(const std::string& text, const ParamSpec& spec, std::optional<int>& out) {
@@ -248,7 +258,8 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, double& 
   const auto value = to_number<double>(text);
   if (value && std::abs(*value) > kLargestFloat)
     return expects("a number that fp32 holds, up to 3.4e+38", text);
-  if (!value || !in_range(*value, spec)) return expects("a number" + range_text(spec.min, spec.max), text);
+  if (!value || !in_range(*value, spec))
+    return expects("a number" + range_text(spec.min, spec.max), text) + without_unit(text, spec);
   out = *value;
   return "";
 }

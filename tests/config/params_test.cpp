@@ -152,13 +152,16 @@ TEST_CASE("bad values say what is expected", "[params]") {
         "layer 'c': filterSize expects an integer between 1 and 4096, not 'x'");
   CHECK(definition_error("FilterSize=4097") ==
         "layer 'c': FilterSize expects an integer between 1 and 4096, not '4097'");
-  for (const char* text : {"", "3.0", "3x", "0x3", "1e2", "3 4", "--3", "+-3"})
+  for (const char* text : {"", "3.0", "0x3", "1e2", "3 4", "--3", "+-3"})
     CHECK(definition_error("filterSize=" + std::string(text)) ==
           "layer 'c': filterSize expects an integer between 1 and 4096, not '" + std::string(text) + "'");
   CHECK(definition_error("filterSize=99999999999") ==
         "layer 'c': filterSize expects an integer between 1 and 4096, not '99999999999'");
   CHECK(definition_error("stride=99999999999") ==
         "layer 'c': stride expects an integer between 1 and 2147483647, not '99999999999'");
+  CHECK(definition_error("filterSize=3x") ==
+        "layer 'c': filterSize expects an integer between 1 and 4096, not '3x'; write the number alone "
+        "(pixels)");
   CHECK(definition_error("initW=-1") == "layer 'c': initW expects a number of at least 0, not '-1'");
   for (const char* text : {"nan", "inf", "1e999", "1,x", "0,1e"})
     CHECK(assign("[c]\nfilters=1\ninitW=" + std::string(text), good_parameters, 2).errors().size() == 1);
@@ -210,6 +213,19 @@ TEST_CASE("one-sided and open ranges", "[params]") {
   CHECK(number == -1000);
   CHECK(parse_value("+1", spec, integer) == "");
   CHECK(integer == 1);
+}
+
+TEST_CASE("a number with a unit is written without it", "[params]") {
+  ParamSpec spec;
+  double number = 0;
+  int integer = 0;
+  CHECK(parse_value("1MB", spec, number) == "expects a number, not '1MB'");
+  spec.unit = "MiB";
+  CHECK(parse_value("1MB", spec, number) == "expects a number, not '1MB'; write the number alone (MiB)");
+  CHECK(parse_value("1.5GB", spec, integer) ==
+        "expects an integer, not '1.5GB'; write the number alone (MiB)");
+  for (const std::string other : {"MB", "1-2MB", "1 MB,", "x1", ""})
+    CHECK(parse_value(other, spec, number) == "expects a number, not '" + other + "'");
 }
 
 TEST_CASE("missing keys are reported at their section", "[params]") {
