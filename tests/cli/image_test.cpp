@@ -131,6 +131,43 @@ TEST_CASE("one photo is enough to train on if it is named for tests, too; miniba
       Catch::Contains(warning));
 }
 
+TEST_CASE("a net that comes with convnet divides pixels if it begins with another program's weights") {
+  const Photographs photos;
+  const std::string file = photos.folder / "weights.safetensors";
+  const std::string note = "Not given, and chosen for the weights of " + file + ": --pixel-std 1\n";
+  const Args line = {photos.folder / "folders",
+                     "--layer-def",
+                     "small",
+                     "--inner-size",
+                     "16",
+                     "--init-from",
+                     file,
+                     "--epochs",
+                     "1",
+                     "--mini",
+                     "16",
+                     "--save-file",
+                     photos.folder / "run"};
+  const auto mentions = [&](const Args& more) {
+    return run_well(Args{"plan"} + line + more).out.find("--pixel-std") != std::string::npos;
+  };
+  TensorFile weights;
+  weights.tensors["conv1.weight"] = {{32, 3, 3, 3}, std::vector<float>(864, 0.1F)};
+  write_safetensors(file, weights);
+  CHECK_THAT(run_well(Args{"plan"} + line).out, Catch::Contains(note));
+  CHECK_FALSE(mentions({"--pixel-std", "0"}));
+  CHECK_THAT(run_well(Args{"train"} + line).out, Catch::Contains(note));
+  CHECK(read_safetensors(photos.folder / "run/1.1.safetensors").tensors.contains("image.deviations"));
+  // A checkpoint says nothing, and an exported file says whether its net saw divided pixels.
+  CHECK_FALSE(mentions({"--init-from", photos.folder / "run", "--save-file", photos.folder / "other"}));
+  for (const bool divided : {false, true}) {
+    weights.metadata = {{"input_dims", "[3, 16, 16]"}};
+    if (divided) weights.metadata["deviations"] = "[[[50]],[[50]],[[50]]]";
+    write_safetensors(file, weights);
+    CHECK(mentions({"--save-file", photos.folder / "other"}) == divided);
+  }
+}
+
 TEST_CASE("a run whose folder of photos has moved, or has other classes now, says so") {
   const Photographs photos;
   const std::string set = photos.folder / "folders", moved = photos.folder / "moved",
