@@ -25,6 +25,7 @@ OTHERS = {
     "decisions.md": {"--option"},
     "distributed.md": {"--map-by", "--signal"},
     "gpu-status.md": {"--seconds"},
+    "README.md": {"--peer-python"},
     "show.md": {"--show-"},
 }
 
