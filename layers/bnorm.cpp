@@ -142,6 +142,7 @@ class BnormLayer : public Layer {
 std::shared_ptr<const Layer> create_bnorm(const LayerType& type, const LayerSource& source) {
   BnormParams p;
   if (!parse_own_keys(type, source, p)) return nullptr;
+  p.warn_unused(source);
   if (!p.takes_momentum(source, "momW", p.mom_w) || !p.takes_momentum(source, "momB", p.mom_b))
     return nullptr;
   if (!source.inputs_are_right) return nullptr;

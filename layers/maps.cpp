@@ -71,9 +71,8 @@ std::shared_ptr<const Layer> create_shuffle(const LayerType& type, const LayerSo
   const std::optional<FeatureShape> in = maps_of_input(source, p.channels);
   if (!in) return nullptr;
   if (in->c % p.groups != 0) {
-    source.error("groups", fmt::format("groups={} does not divide the {} {} of input '{}' ({})", p.groups,
-                                       in->c, in->image ? "maps" : "numbers", source.inputs[0].name,
-                                       source.inputs[0].shape.str()));
+    source.error("groups", fmt::format("groups={} does not divide the {} {} of input '{}'", p.groups, in->c,
+                                       in->image ? "maps" : "numbers", source.inputs[0].name));
     return nullptr;
   }
   // A shuffle makes m groups of g maps of g groups of m maps, so shuffling by m puts them back.

@@ -148,7 +148,7 @@ std::string known_neurons() {
 
 Neuron parse_neuron(const std::string& text) {
   const std::size_t bracket = text.find('[');
-  std::string name = text.substr(0, bracket);
+  std::string name = text.substr(0, text.find_first_of("[("));
   while (!name.empty() && (name.back() == ' ' || name.back() == '\t')) name.pop_back();
   std::vector<std::string> names;
   for (const Known& k : kKnown) {
@@ -159,6 +159,8 @@ Neuron parse_neuron(const std::string& text) {
         fmt::format("neuron '{}' must be written {}", text,
                     k.parameters == 0 ? name : name + brackets(k.parameters) + ", like " + name + sample);
     std::vector<std::string> items;
+    if (bracket == std::string::npos && text.find('(') != std::string::npos)
+      throw std::invalid_argument(usage);
     if (bracket != std::string::npos) {
       if (text.back() != ']') throw std::invalid_argument(usage);
       items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));

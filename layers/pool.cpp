@@ -126,12 +126,18 @@ bool fit(const LayerSource& source, const PoolParams& p, PoolLine& line, const F
   w.windows =
       line.outputs > 0 ? line.outputs : pooled_side(w.pixels + behind, w.start, w.size, w.stride, p.rounding);
   if (w.origin(0) + w.size <= 0 || w.origin(w.windows - 1) >= w.pixels) {
+    // Without a border behind the map, only strides beyond the size of a window lead there.
+    const bool strides = line.outputs == 0 && !line.border_end && w.origin(w.windows - 1) >= w.pixels &&
+                         w.start + w.size > 0 && w.stride > w.size && w.windows > 1;
     source.error(line.outputs > 0  ? line.outputs_key
                  : line.border_end ? line.end_key
+                 : strides         ? line.stride_key
                                    : line.start_key,
                  "a window lies wholly outside the " + std::to_string(w.pixels) + "-pixel image (" +
                      line.start_key + "=" + std::to_string(w.start) + ", " + line.stride_key + "=" +
-                     std::to_string(w.stride) + ", " + std::to_string(w.windows) + " outputs)");
+                     std::to_string(w.stride) + ", " + std::to_string(w.windows) +
+                     (w.windows == 1 ? " output)" : " outputs)") +
+                     (strides ? "; rounding=down leaves it out" : ""));
     return false;
   }
   return true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convnet/base/printable.h"
+
 namespace convnet {
 namespace {
 
@@ -95,6 +97,21 @@ bool OptimizerParams::takes_momentum(const LayerSource& source, const char* key,
   return false;
 }
 
+void OptimizerParams::warn_unused(const LayerSource& source) const {
+  if (source.parameters == nullptr) return;
+  const bool adaptive = optimizer == Optimizer::adamw || optimizer == Optimizer::rmsprop;
+  const auto warn = [&](const char* key, bool used, const char* users) {
+    const IniValue* value = source.parameters->find(key);
+    if (used || value == nullptr || value->from_default) return;
+    const IniValue* name = source.parameters->find("optimizer");
+    source.warning(key, std::string(key) + " has no effect with optimizer=" +
+                            (name == nullptr ? std::string("sgd") : printable(name->text)) + "; " + users);
+  };
+  warn("beta2", adaptive, "adamw and rmsprop use it");
+  warn("adamEpsilon", adaptive, "adamw and rmsprop use it");
+  warn("trust", optimizer == Optimizer::lars, "lars uses it");
+}
+
 double InitialDeviation::of(double fan_in, double fan_out) const {
   switch (rule) {
     case Rule::he: return std::sqrt(2 / fan_in);
@@ -136,6 +153,7 @@ bool parse_weight_params(const LayerType& type, const LayerSource& source, Weigh
     if (source.parameters != nullptr && source.parameters->find(key) != nullptr)
       source.warning(key, std::string(key) + " never had an effect and is ignored");
   }
+  params.warn_unused(source);
   bool good = params.takes_momentum(source, "momB", params.mom_b);
   for (const double momentum : params.mom_w) good = good && params.takes_momentum(source, "momW", momentum);
   good = parse_init_function(source, "initWFunc", params.init_w_func, params.init_w_call) && good;
@@ -146,7 +164,8 @@ bool parse_weight_params(const LayerType& type, const LayerSource& source, Weigh
   if (inputs > 0 && params.weight_sources.size() != inputs) {
     source.error("weightSource", "weightSource has " + std::to_string(params.weight_source.size()) +
                                      " entries for " + std::to_string(inputs) +
-                                     " inputs; give one per input, empty for own weights");
+                                     (inputs == 1 ? " input" : " inputs") +
+                                     "; give one per input, empty for own weights");
     return false;
   }
   for (std::size_t i = 0; i < params.weight_source.size(); ++i)

@@ -17,6 +17,8 @@ struct OptimizerParams {
 
   /// Reports a momentum, the value of `key`, that the optimiser cannot use, and returns whether it can.
   bool takes_momentum(const LayerSource& source, const char* key, double momentum) const;
+  /// Warns of keys of the layer's own section that its optimiser does not use.
+  void warn_unused(const LayerSource& source) const;
   /// Returns the learning parameters of a weight matrix, whose rate LARS scales.
   LearningParams weights(Schedule epsilon, double momentum, double decay) const {
     return {std::move(epsilon),

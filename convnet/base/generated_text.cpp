@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
@@ -9,17 +13,32 @@
 namespace convnet {
 namespace {
 
+constexpr std::string_view kLastLine =
+    "# Made by convnet, which replaces this file as long as its checksum is ";
+
 std::string last_line(const std::string& text) {
   Crc32 sum;
   sum.add(text.data(), text.size());
-  return fmt::format("# Made by convnet, which replaces this file as long as its checksum is {}.\n",
-                     sum.text());
+  return fmt::format("{}{}.\n", kLastLine, sum.text());
+}
+
+/// Returns the text without the last lines of generated texts that it was made from.
+std::string without_last_lines(std::string text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    if (std::string_view(text).substr(begin).starts_with(kLastLine))
+      text.erase(begin, end - begin);
+    else
+      begin = end;
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string generated_text(const std::string& text) {
-  const std::string lines = text.empty() || text.back() == '\n' ? text : text + '\n';
+  std::string lines = without_last_lines(text);
+  if (!lines.empty() && lines.back() != '\n') lines += '\n';
   return lines + last_line(lines);
 }
 

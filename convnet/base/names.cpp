@@ -37,7 +37,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   return row[b.size()];
 }
 
-/// A name in another program, or in an older version, and what has its meaning here.
+/// A name in another program, or in an older version, and what has its meaning here. Names that differ only
+/// in case, '_' and '-' are the same.
 struct OtherName {
   std::string_view other, here;
 };
@@ -53,7 +54,6 @@ constexpr auto kOtherNames = std::to_array<OtherName>({// Commands of cuda-convn
                                                        {"momentum", "momW"},
                                                        {"weight_decay", "wc"},
                                                        {"kernelSize", "filterSize"},
-                                                       {"kernel_size", "filterSize"},
                                                        {"kernel_w", "filterSize"},
                                                        {"kernel_h", "filterSizeY"},
                                                        {"stride_w", "stride"},
@@ -62,13 +62,15 @@ constexpr auto kOtherNames = std::to_array<OtherName>({// Commands of cuda-convn
                                                        {"pad_h", "paddingY"},
                                                        {"num_output", "outputs"},
                                                        {"out_channels", "filters"},
+                                                       {"in_channels", "channels"},
+                                                       {"out_features", "outputs"},
+                                                       {"units", "outputs"},
+                                                       {"activation", "neuron"},
                                                        {"pad", "padding"},
                                                        // Values.
                                                        {"swish", "silu"},
                                                        {"hardswish", "hswish"},
-                                                       {"hard_swish", "hswish"},
                                                        {"hardsigmoid", "hsigmoid"},
-                                                       {"hard_sigmoid", "hsigmoid"},
                                                        {"fp16", "bf16"},
                                                        {"float16", "bf16"},
                                                        {"half", "bf16"},
@@ -77,8 +79,16 @@ constexpr auto kOtherNames = std::to_array<OtherName>({// Commands of cuda-convn
                                                        {"float32", "fp32"}});
 
 bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  const auto next_letter = [](std::string_view word, std::size_t i) {
+    while (i < word.size() && (word[i] == '_' || word[i] == '-')) ++i;
+    return i;
+  };
+  std::size_t i = next_letter(a, 0), j = next_letter(b, 0);
+  while (i < a.size() && j < b.size() && lower(a[i]) == lower(b[j])) {
+    i = next_letter(a, i + 1);
+    j = next_letter(b, j + 1);
+  }
+  return i == a.size() && j == b.size();
 }
 
 }  // namespace

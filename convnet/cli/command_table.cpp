@@ -48,8 +48,10 @@ const std::vector<Command>& commands() {
        "names.",
        Operands::files, export_command_options, "convnet export run net.onnx", InProcesses::refused,
        plain<export_command>},
-      {"import", "FILE.onnx [--layer-def FILE] [--layer-params FILE] [--checkpoint FOLDER] [options]",
-       "Makes an ordinary net of an ONNX model: the two .cfg files, and a checkpoint with its weights.",
+      {"import",
+       "FILE.onnx|FILE.cfg [--layer-def FILE] [--layer-params FILE] [--checkpoint FOLDER] [options]",
+       "Makes an ordinary net of an ONNX model, or of a .cfg file of Darknet: the two .cfg files, and a "
+       "checkpoint with its weights.",
        Operands::files, import_command_options, "convnet import model.onnx", InProcesses::refused,
        plain<import_command>},
       {"make-data", "--src FOLDER --dst FOLDER [options]",

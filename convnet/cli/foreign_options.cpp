@@ -21,6 +21,9 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"pretrained weights finetune fine-tune init-weights initial-checkpoint", "--init-from",
      "use --init-from, which starts a new run from the weights of a checkpoint, or of a .safetensors, .pth, "
      ".pt or .onnx file with PyTorch's names"},
+    {"freeze frozen freeze-backbone freeze-layers freeze-trunk freeze-encoder", "--set",
+     "a rate of 0 freezes a layer: --set DEFAULT.epsW=0,DEFAULT.epsB=0,fc.epsW=0.01,fc.epsB=0.01 trains the "
+     "layer fc alone"},
     {"src-dir", "--src", ""},
     {"tgt-dir", "--dst", ""},
     {"crop-border", "--inner-size", "use --inner-size, the images' side less twice the border"},

@@ -71,8 +71,9 @@ const OptionTable<ImportCommandOptions>& options_of_import() {
           {.fallback = "auto",
            .doc = "the numbers that the model takes as pixels: raw, 0 to 255; unit, 0 to 1; "
                   "symmetric, -1 to 1; imagenet, 0 to 1 normalised as torchvision does; "
-                  "floats, those of a float32 array; auto: as the file says, unit for Darknet's "
-                  "nets and for 1 channel, imagenet for other ones of 3 channels"})),
+                  "floats, those of a float32 array; auto: as the file says; else unit for nets of "
+                  "Darknet, models of Ultralytics and 1 channel, imagenet for 3 channels, and "
+                  "floats for others"})),
       unsaved(choice_option(
           "data-provider", &ImportCommandOptions::data,
           {{"auto", ImportedData::automatic}, {"image", ImportedData::photos}, {"npy", ImportedData::arrays}},

@@ -36,7 +36,7 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
           .add({
               unsaved_option("src", &MakeDataCommandOptions::src,
                              {.unit = "folder",
-                              .doc = "folder of the images: CLASS/*.jpg|png, *.tar shards "
+                              .doc = "folder of the images: CLASS/*.jpg (or png, bmp, webp), *.tar shards "
                                      "with KEY.jpg and KEY.cls, train/ and val/ with either, "
                                      "or the three ILSVRC2012 tars; or a comma list of tars; with --labels "
                                      "photos in folders or tars of any form"}),

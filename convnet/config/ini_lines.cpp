@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <iterator>
@@ -43,6 +44,38 @@ std::string_view strip_comment(std::string_view text) {
 /// first column.
 bool is_rem_comment(std::string_view line) {
   return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
+}
+
+/// A character that looks like a blank, or like nothing, but counts as a letter.
+struct UnseenCharacter {
+  std::string_view utf8, name, advice;
+};
+constexpr std::string_view kOrdinary = "type an ordinary one", kRemove = "remove it";
+constexpr auto kUnseenCharacters =
+    std::to_array<UnseenCharacter>({{"\xC2\xA0", "no-break space (U+00A0)", kOrdinary},
+                                    {"\xE2\x80\xAF", "narrow no-break space (U+202F)", kOrdinary},
+                                    {"\xE3\x80\x80", "ideographic space (U+3000)", kOrdinary},
+                                    {"\xE2\x80\x8B", "zero-width space (U+200B)", kRemove},
+                                    {"\xE2\x81\xA0", "word joiner (U+2060)", kRemove},
+                                    {"\xEF\xBB\xBF", "byte order mark (U+FEFF)", kRemove},
+                                    {"\xC2\xAD", "soft hyphen (U+00AD)", kRemove}});
+
+/// Returns a warning about the first character of the line that cannot be seen, or "".
+std::string unseen_in(std::string_view line) {
+  std::size_t first = std::string_view::npos;
+  const UnseenCharacter* found = nullptr;
+  for (const UnseenCharacter& character : kUnseenCharacters) {
+    if (const std::size_t at = line.find(character.utf8); at < first) {
+      first = at;
+      found = &character;
+    }
+  }
+  if (found == nullptr) return "";
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
+  const auto column =
+      1 + std::count_if(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(first), begins);
+  return "the line has a " + std::string(found->name) + " in column " + std::to_string(column) +
+         ", which does not count as a blank; " + std::string(found->advice);
 }
 
 /// The key of a continuation line that looks like "key = value", or "".
@@ -139,6 +172,8 @@ class Reader {
       if (template_ && !trim(line).empty()) comments_.emplace_back(trim(line));
       return "";
     }
+    if (const std::string unseen = unseen_in(strip_comment(line)); !unseen.empty())
+      diagnostics_.warning(here(), unseen);
     if (body[0] == '[' && !(indented_ && after_key_)) return header(trim(line));
     if (!indented_ && body.ends_with(']') && body.find_first_of("=:[") == std::string_view::npos) {
       error("']' without '[' in " + excerpt(body));

@@ -336,11 +336,17 @@ class TemplateUser {
     };
     if (!text.ends_with(')')) return wrong("'type' lacks a ')' at its end: NAME(KEY=VALUE, …)");
     const std::string_view list = std::string_view(text).substr(open + 1, text.size() - open - 2);
+    std::string before;  // key of the argument before
     for (const std::string& item : split_arguments(list)) {
       const std::size_t equals = item.find('=');
       const std::string key(trim(std::string_view(item).substr(0, equals)));
-      if (equals == std::string::npos || !is_key(key))
-        return wrong("'type' expects KEY=VALUE between its brackets, not " + excerpt(item));
+      if (equals == std::string::npos || !is_key(key)) {
+        const bool goes_on = equals == std::string::npos && !before.empty();
+        return wrong(
+            "'type' expects KEY=VALUE between its brackets, not " + excerpt(item) +
+            (goes_on ? "; a value with a comma needs a line of its own: " + printable(before) + "=…" : ""));
+      }
+      before = key;
       if (raw.index.contains(lower(key))) return wrong(excerpt(key) + " is given twice");
       set(raw, {lower(key), key, std::string(trim(std::string_view(item).substr(equals + 1))), call.where});
     }

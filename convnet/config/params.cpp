@@ -25,8 +25,19 @@ std::string range_text(double min, double max) {
 
 bool in_range(double value, const ParamSpec& spec) { return value >= spec.min && value <= spec.max; }
 
+/// Returns the end of a message about a value with a habit of another language in it: what to write instead,
+/// or "".
+std::string habit_in(const std::string& text) {
+  if (const std::size_t sign = text.find_first_of("#;"); sign != std::string::npos)
+    return std::string("; a comment begins with a blank before its ") + text[sign];
+  if (text.find("//") != std::string::npos) return "; a comment begins with a # behind a blank";
+  if (text.find('|') != std::string::npos)
+    return "; values with | between them belong to the copies of a section with repeat=";
+  return "";
+}
+
 std::string expects(const std::string& what, const std::string& text) {
-  return "expects " + what + ", not " + excerpt(text);
+  return "expects " + what + ", not " + excerpt(text) + habit_in(text);
 }
 
 /// Returns what to write instead of a number with a unit, like 8GB or 224px; "" for other texts.

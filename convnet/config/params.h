@@ -140,9 +140,10 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
     std::vector<std::string> items = split_list(text);
     if (items.empty() && rules.fallback == "") items.emplace_back();
     if (items.size() == 1 && inputs > 0) items.resize(inputs, items[0]);
+    if (items.empty() && inputs > 0) return "has no value";
     if (items.size() != inputs && inputs > 0)
       return "has " + std::to_string(items.size()) + " values for " + std::to_string(inputs) +
-             " inputs; give one value, or one per input";
+             (inputs == 1 ? " input" : " inputs") + "; give one value, or one per input";
     std::vector<T>& out = static_cast<Params*>(params)->*field;
     out.assign(items.size(), T{});
     for (std::size_t i = 0; i < items.size(); ++i) {

@@ -22,7 +22,9 @@ const std::vector<ScheduleArgument>& schedule_arguments() {
       {"at", "30,60", "epochs (or minibatches) at which the rate changes, ascending"},
       {"factor", "g", "factor of the rate at each entry of at; 0.1 if not given"},
       {"warmup", "w",
-       "length of a warm-up: the rate is multiplied by the part of w that is done, until it is 1"},
+       "length of a warm-up: the rate is multiplied by the part of w that is done, until it is 1; the "
+       "current "
+       "batch (or minibatch) counts as done, so no step has a rate of 0"},
       {"unit", "epochs", "what at and warmup count: epochs, or with unit=minibatches minibatches"},
   };
   return all;
@@ -56,7 +58,7 @@ const std::vector<ScheduleForm>& schedule_forms() {
        Kind::discrete_exponential,
        {"base", "tgtFactor", "numSteps"},
        {},
-       "n equal steps from b down to b/f"},
+       "n equally long steps from b down to b/f, each by the same factor"},
       {"cosine",
        Kind::cosine,
        {"base"},

@@ -251,7 +251,7 @@ class SectionReader {
       const std::size_t matrices = source.layer->input_weights();
       if (index >= matrices)
         return wrong("does not exist: '" + source.name + "' has " + std::to_string(matrices) +
-                     " weight matrices");
+                     (matrices == 1 ? " weight matrix" : " weight matrices"));
       if (source.layer->weights[index].dims != spec.dims)
         return wrong("is " + to_string(source.layer->weights[index].dims) + ", but this layer needs " +
                      to_string(spec.dims));
@@ -329,9 +329,11 @@ class SectionReader {
       std::vector<std::string> known;
       for (const LayerType& t : layer_types()) known.push_back(t.name);
       const bool is_defaults = lower(section.name) == lower(std::string_view(kDefaultSection));
+      const bool ends_template = section.name == "end" && section.values.empty();
       error(section.where, section.name,
-            is_defaults ? std::string("'type' is missing; did you mean [") + kDefaultSection + "]?"
-                        : "'type' is missing; it is one of " + join(known));
+            is_defaults     ? std::string("'type' is missing; did you mean [") + kDefaultSection + "]?"
+            : ends_template ? "[end] ends a template, and there is no [template NAME(PARAMETERS)] above it"
+                            : "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
     if (value->is_wrong) return nullptr;
@@ -371,6 +373,13 @@ class SectionReader {
             "inputs has an empty entry, because it has a comma too many; remove the comma");
       return false;
     }
+    for (const std::string& name : names) {
+      if (const std::string with_commas = separated(name); !with_commas.empty()) {
+        error(value->where, section.name,
+              "unknown input " + excerpt(name) + "; separate names by commas: " + printable(with_commas));
+        return false;
+      }
+    }
     for (const std::string& name : names) source.inputs.emplace_back().name = name;
     const auto count = static_cast<int>(names.size());
     if (count < type.min_inputs || count > type.max_inputs) {
@@ -391,6 +400,20 @@ class SectionReader {
                              [](const std::string& name) { return name.find('\n') != std::string::npos; }))
       source.inputs.clear();
     return good;
+  }
+
+  /// Returns the names of several sections that stand with blanks or semicolons between them where one name
+  /// was expected, with commas between them; else "".
+  std::string separated(const std::string& text) const {
+    if (definition_.find(text) != nullptr) return "";
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; (begin = text.find_first_not_of("; \t", begin)) != std::string::npos;) {
+      const std::size_t end = std::min(text.find_first_of("; \t", begin), text.size());
+      names.push_back(text.substr(begin, end - begin));
+      if (definition_.find(names.back()) == nullptr) return "";
+      begin = end;
+    }
+    return names.size() < 2 ? "" : join(names, ",");
   }
 
   /// Finds the layer of input i, whose name is filled in.

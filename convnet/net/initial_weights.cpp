@@ -254,6 +254,13 @@ void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::
   check_any_fits(matches, from);
 }
 
+bool expects_divided_pixels(const std::string& file_or_folder) {
+  if (is_onnx_file(file_or_folder)) return false;
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  const auto& metadata = from.tensors.metadata;
+  return !from.of_convnet && (!metadata.contains("input_dims") || metadata.contains("deviations"));
+}
+
 void Net::init_from(const std::string& file_or_folder) {
   const InitialWeights from = read_weights(file_or_folder, graph_);
   const std::string prefix = find_prefix(graph_, plans_.weights(), from);

@@ -62,4 +62,9 @@ Graph stored_graph(const Checkpoint& checkpoint);
 /// Throws InputError as Net::init_from() would for a net with these plans.
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);
 
+/// Returns whether a file of initial weights expects pixels that are divided by their standard deviation. As
+/// a rule another program's do, and a file that convnet export wrote says it. ONNX models may divide pixels
+/// themselves, so the answer for them is no. Throws as Net::init_from() does.
+bool expects_divided_pixels(const std::string& file_or_folder);
+
 }  // namespace convnet

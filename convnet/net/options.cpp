@@ -329,7 +329,7 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "1",
            .doc =
                "GPUs of several processes exchange data by NCCL where each process has one GPU of its own; "
-               "0: through the hosts, by MPI"}),
+               "0: through the hosts' memory"}),
       unsaved_option(
           "shared-memory", &DeviceOptions::shared_memory,
           {.fallback = "1",

@@ -44,8 +44,8 @@ struct Buffer {
   DeviceId device{0};
   TensorDesc desc;
   std::int64_t bytes = 0;
-  /// The layer that owns the matrix, for kinds `weights` and `rounded`, and for the sums of a host's
-  /// gradients; else none.
+  /// The layer that owns the matrix, for kinds `weights` and `rounded`, for the sums of a host's gradients,
+  /// and for landing buffers of a matrix or its gradients; else none.
   NodeId node;
   std::size_t index = 0;  ///< index of the matrix in Layer::weights
   /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's memory.

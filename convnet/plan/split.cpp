@@ -39,6 +39,7 @@ class Splitter {
   struct Piece {
     BufferUse from;
     std::optional<BufferUse> to;
+    NodeId owner;  ///< the layer of the matrix that it is for; none if the task is for no layer's matrix
   };
 
   bool is_elsewhere(const Task& task, const BufferUse& use) const {
@@ -51,12 +52,15 @@ class Splitter {
   void fetch(Task& task) {
     const auto* copies = std::get_if<CopyRuns>(&*task.op);
     std::map<DeviceId, std::vector<Piece>> missing;  // by the device that has it
+    NodeId owner;
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
       const BufferUse& use = task.uses[k];
+      // A matrix's gradients follow it, or its sum, in the list of arguments.
+      if (plan_.buffers[use.buffer].node.exists()) owner = plan_.buffers[use.buffer].node;
       if (!is_elsewhere(task, use) || find(task, use) != nullptr) continue;
       const bool is_copied = copies != nullptr && !copies->runs[k].rounds;
       missing[plan_.buffers[use.buffer].device].push_back(
-          {use, is_copied ? std::optional(task.uses[copies->runs.size() + k]) : std::nullopt});
+          {use, is_copied ? std::optional(task.uses[copies->runs.size() + k]) : std::nullopt, owner});
     }
     for (const auto& [device, pieces] : missing) add_message(device, task, pieces);
     for (BufferUse& use : task.uses) {
@@ -124,6 +128,7 @@ class Splitter {
         note_write(*piece.to);
       } else {
         copy.buffer = add_buffer(plan_.buffers, source.name, BufferKind::landing, task.device, desc);
+        plan_.buffers[copy.buffer].node = piece.owner;
       }
       const Key key{use.buffer, plan_.topology.process(task.device)};
       landed_[key].push_back({use.begin, copy});

@@ -314,8 +314,8 @@ void print_gradients(const std::vector<GradientReport>& reports) {
   constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
   std::array<int, 3> count = {};
   for (const GradientReport& r : reports) {
-    fmt::print("{:<40} {:<8} relative error {:.1e}\n", r.name, kVerdicts[static_cast<std::size_t>(r.verdict)],
-               r.error);
+    fmt::print("{:<40} {:<8} relative error beyond rounding {:.1e}\n", r.name,
+               kVerdicts[static_cast<std::size_t>(r.verdict)], r.error);
     ++count[static_cast<std::size_t>(r.verdict)];
   }
   if (reports.empty())

@@ -17,6 +17,7 @@
 #include "convnet/net/find_net.h"
 #include "convnet/net/fit_labels.h"
 #include "convnet/net/input_data.h"
+#include "convnet/net/net_weights.h"
 #include "convnet/net/outputs.h"
 #include "convnet/plan/timeline.h"
 #include "convnet/train/class_weights.h"
@@ -284,6 +285,19 @@ void explain_moved_data(const RequestedRun& run, const std::function<void()>& op
   }
 }
 
+/// Chooses --pixel-std 1 for a new run of a net that comes with convnet, which begins with another program's
+/// weights: without it, pixels are about fifty times as large as those that the first layer was trained with.
+/// Returns a note; "" if nothing was chosen.
+std::string choose_pixel_std(RequestedRun& run) {
+  const std::string& file = run.options.checkpoints.init_from;
+  if (file.empty() || run.options.data.provider != "image" || run.texts.contains("pixel-std") ||
+      !is_ready_net(run.options.files) || !expects_divided_pixels(file))
+    return "";
+  run.texts["pixel-std"] = "1";
+  run.options.data.pixel_std = true;
+  return fmt::format("Not given, and chosen for the weights of {}: --pixel-std 1", file);
+}
+
 }  // namespace
 
 void read_options(RequestedRun& run, const OptionTexts& given, Processes* processes) {
@@ -301,6 +315,7 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
     add_note(run.notes, add_data_options(run.texts));
   }
   run.options = parse_train_options(run.texts);
+  if (!run.checkpoint) add_note(run.notes, choose_pixel_std(run));
   check_used(given, run.options, run.notes);
   check_auto_minibatch(run.options.step, run.options.devices);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));

@@ -205,8 +205,8 @@ struct GradientTensors {
   const T *src, *diff_dst, *addend, *output;
   T* dy;
 };
-/// Computes the sums; gradient_of(block)(x, dy) multiplies dy by the slope of a neuron; it is then written if
-/// there is memory for it.
+/// Computes the sums; gradient_of(block)(x, dy) multiplies dy by the slope of a neuron. If there is memory
+/// for it, dy is written before that.
 template <class T, class Gradient, class Writes>
 GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, const std::vector<float>& mean,
                            const Gradient& gradient_of, Writes /*writes*/) {
@@ -238,12 +238,12 @@ GradientSums gradient_sums(const Cutting& cut, const GradientTensors<T>& t, cons
                 d = below_neuron(ReluFunctor{}, y, d);
               }
             }
-            d = gradient(x, d);
             if constexpr (Writes()) {
-              // The sums are those of what is written.
+              // The sums are those of what is written, which BatchNormBackwardData multiplies by the slope.
               store_lanes(t.dy + at, lanes, d);
               load_lanes(t.dy + at, lanes, d);
             }
+            d = gradient(x, d);
             sums.a += d;
             sums.b += d * (x - center);
           },

@@ -281,18 +281,18 @@ struct PartGradients {
               for (int lane = 0; lane < Width; ++lane) d.lane[lane] = y.lane[lane] > 0 ? d.lane[lane] : 0;
             }
           }
+          if constexpr (Writes) {
+            // The sums are those of what is written, which BatchNormBackwardData multiplies by the slope.
+            const Vector<T, Width> stored = Values::as_stored(d);
+            written.memory[at] = stored;
+            d = Values::as_floats(stored);
+          }
           Vector<float, Width> from_center;
           CONVNET_UNROLL
           for (int lane = 0; lane < Width; ++lane) {
             from_center.lane[lane] = x.lane[lane] - center.lane[lane];
             const float y = from_center.lane[lane] * slope.lane[lane] + start.lane[lane];
             d.lane[lane] = differentiate(neuron, y, d.lane[lane]);
-          }
-          if constexpr (Writes) {
-            // The sums are those of what is written.
-            const Vector<T, Width> stored = Values::as_stored(d);
-            written.memory[at] = stored;
-            d = Values::as_floats(stored);
           }
           CONVNET_UNROLL
           for (int lane = 0; lane < Width; ++lane) {

@@ -145,8 +145,9 @@ struct BatchNormTrack {
 /// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If there is a neuron,
 /// diff_dst is the gradient of the output of BatchNormForward with that neuron, and dy is diff_dst times the
 /// neuron's slope, whose place is computed again from scale and shift.
-/// Fusions, see ConvForward: if `sum`, dy is diff_dst + addend; if `mask`, it is then 0 wherever `output`,
-/// that of a relu above, is not above 0. In both cases dy is written, too, for BatchNormBackwardData.
+/// Fusions, see ConvForward: if `sum`, addend is added to diff_dst; if `mask`, that is then 0 wherever
+/// `output`, that of a relu above, is not above 0. In both cases it is written, too, for
+/// BatchNormBackwardData, which multiplies it by the neuron's slope again: what is written lacks the slope.
 struct BatchNormBackwardWeights {
   Dims dims;
   float epsilon = 1e-5F;

@@ -64,7 +64,13 @@ TEST_CASE("the names of other programs stand for ours") {
   const std::vector<std::string> keys = {"filters", "filterSize", "stride", "padding", "fp32", "bf16"};
   CHECK(nearest("kernel_size", keys) == "filterSize");
   CHECK(nearest("KernelSize", keys) == "filterSize");
+  CHECK(nearest("kernel-size", keys) == "filterSize");
   CHECK(nearest("pad", keys) == "padding");
+  CHECK(nearest("weightDecay", {"wc", "wball"}) == "wc");
+  CHECK(nearest("weight_decay", {"wc", "wball"}) == "wc");
+  CHECK(nearest("LearningRate", {"epsW", "epsB"}) == "epsW");
+  CHECK(nearest("activation", {"neuron", "inputs"}) == "neuron");
+  CHECK(nearest("_", keys) == "");
   CHECK(nearest("fp16", keys) == "bf16");
   CHECK(nearest("fp16", keys, 0) == "");
   CHECK(usual_name("fp16", {"fp32"}) == "");

@@ -83,6 +83,9 @@ TEST_CASE("option --flat writes the net without templates") {
   CHECK_THAT(text, !Catch::Contains("template") &&
                        Catch::Contains("[g2b1-conv1]\ntype=conv\ninputs=g2b1-bn1\nfilters=128\n"));
   CHECK(run_well(plan + Args{"--layer-def", flat}).out == of_templates);
+  // The flat form of a flat file is that file, with one line of its checksum.
+  run_well(plan + Args{"--layer-def", flat, "--flat", shop / "again.cfg"});
+  CHECK(read_file(shop / "again.cfg") == text);
   // The flat form has what --set gives one of the layers.
   run_well(plan + Args{"--layer-def", "wrn-16-4", "--flat", flat, "--set", "g2b1-conv1.initW=0.5"});
   CHECK_THAT(read_file(flat), Catch::Contains("[g2b1-conv1]\ninitW=0.5\n"));

@@ -131,6 +131,33 @@ TEST_CASE("one photo is enough to train on if it is named for tests, too; miniba
       Catch::Contains(warning));
 }
 
+TEST_CASE("a net that comes with convnet divides pixels if it begins with another program's weights") {
+  const Photographs photos;
+  const std::string file = photos.folder / "weights.safetensors";
+  const auto train = [&](const std::string& folder, const std::string& weights, const Args& more = {}) {
+    const Args line = {"train", photos.folder / "folders", "--layer-def", "small", "--inner-size", "16"};
+    const Args run = {"--epochs", "1", "--mini", "16", "--init-from", weights, "--save-file", folder};
+    return run_well(line + run + more).out;
+  };
+  const auto chooses = [](const std::string& out) { return out.find("--pixel-std") != std::string::npos; };
+  TensorFile weights;
+  weights.tensors["conv1.weight"] = {{32, 3, 3, 3}, std::vector<float>(864, 0.1F)};
+  write_safetensors(file, weights);
+  const std::string run = photos.folder / "run";
+  CHECK_THAT(train(run, file),
+             Catch::Contains("Not given, and chosen for the weights of " + file + ": --pixel-std 1\n"));
+  CHECK(read_safetensors(run + "/1.1.safetensors").tensors.contains("image.deviations"));
+  CHECK_FALSE(chooses(train(photos.folder / "given", file, {"--pixel-std", "0"})));
+  // A checkpoint says nothing, and an exported file says whether its net saw divided pixels.
+  CHECK_FALSE(chooses(train(photos.folder / "from-run", run)));
+  weights.metadata["input_dims"] = "[3, 16, 16]";
+  write_safetensors(file, weights);
+  CHECK_FALSE(chooses(train(photos.folder / "whole-pixels", file)));
+  weights.metadata["deviations"] = "[[[50]],[[50]],[[50]]]";
+  write_safetensors(file, weights);
+  CHECK(chooses(train(photos.folder / "divided-pixels", file)));
+}
+
 TEST_CASE("a run whose folder of photos has moved, or has other classes now, says so") {
   const Photographs photos;
   const std::string set = photos.folder / "folders", moved = photos.folder / "moved",

@@ -39,6 +39,9 @@ TEST_CASE("a wrong option is named") {
       {{"--lr", "0.1"},
        "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer; "
        "--rate-factor multiplies all of them"},
+      {{"--freeze", "10"},
+       "unknown option '--freeze'; a rate of 0 freezes a layer: --set DEFAULT.epsW=0,DEFAULT.epsB=0,"
+       "fc.epsW=0.01,fc.epsB=0.01 trains the layer fc alone\n"},
       {{"--pretrained", "net.pth"},
        "unknown option '--pretrained'; use --init-from, which starts a new run from the weights of a "
        "checkpoint, or of a .safetensors, .pth, .pt or .onnx file with PyTorch's names"},

@@ -167,7 +167,7 @@ TEST_CASE("bad values say what is expected", "[params]") {
     CHECK(assign("[c]\nfilters=1\ninitW=" + std::string(text), good_parameters, 2).errors().size() == 1);
   CHECK(definition_error("sizeY=0") == "layer 'c': sizeY expects an integer of at least 1, not '0'");
   CHECK(definition_error("strideY=1,2") ==
-        "layer 'c': strideY has 2 values for 1 inputs; give one value, or one per input");
+        "layer 'c': strideY has 2 values for 1 input; give one value, or one per input");
   CHECK(assign("[c]\nfilters=1\nsizeY=4\nstrideY=,3", good_parameters, 2).params.strides_y ==
         std::vector<std::optional<int>>{std::nullopt, 3});
   CHECK(definition_error("coeffs=x") == "layer 'c': coeffs expects a number, not 'x'");
@@ -177,9 +177,8 @@ TEST_CASE("bad values say what is expected", "[params]") {
   CHECK(definition_error("pool=Max") ==
         "layer 'c': pool expects one of max, avg, not 'Max'; did you mean 'max'?");
   CHECK(definition_error("initW=1,2") ==
-        "layer 'c': initW has 2 values for 1 inputs; give one value, or one per input");
-  CHECK(definition_error("initW=") ==
-        "layer 'c': initW has 0 values for 1 inputs; give one value, or one per input");
+        "layer 'c': initW has 2 values for 1 input; give one value, or one per input");
+  CHECK(definition_error("initW=") == "layer 'c': initW has no value");
 }
 
 TEST_CASE("a value that swallowed an indented line is shown on one line", "[params]") {

@@ -244,8 +244,16 @@ TEST_CASE("mistakes in uses name the template", "[templates]") {
         "filters, size");
   CHECK(use("type=pair\nbn=b\n") == "net.cfg:11: section 'x': template 'pair' (line 1) needs 'filters'");
   CHECK(use("type=pair(bn=b, filters=1, bn=c)\n") == "net.cfg:12: section 'x': 'bn' is given twice");
-  CHECK(use("type=pair(bn=b, 3)\nfilters=1\n") ==
+  CHECK(
+      use("type=pair(bn=b, 3)\nfilters=1\n") ==
+      "net.cfg:12: section 'x': 'type' expects KEY=VALUE between its brackets, not '3'; a value with a comma "
+      "needs a line of its own: bn=…");
+  CHECK(use("type=pair(3, bn=b)\nfilters=1\n") ==
         "net.cfg:12: section 'x': 'type' expects KEY=VALUE between its brackets, not '3'");
+  CHECK(
+      use("type=pair(inputs=a,b, bn=b)\nfilters=1\n") ==
+      "net.cfg:12: section 'x': 'type' expects KEY=VALUE between its brackets, not 'b'; a value with a comma "
+      "needs a line of its own: inputs=…");
   // Such keys could not be written as lines of a flat file.
   CHECK(use("type=pair(a:b=3)\n").ends_with("expects KEY=VALUE between its brackets, not 'a:b=3'"));
   CHECK(use("type=pair([b]=3)\n").ends_with("expects KEY=VALUE between its brackets, not '[b]=3'"));

@@ -20,11 +20,13 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 COMMANDS = ["train", "plan", "place", "bench", "show", "predict", "export", "import", "make-data", "nets"]
 # Names of other programs that pages use, and placeholders.
 OTHERS = {
+    "README.md": {"--peer-python"},
     "cfg.md": {"key=", "repeat=", "if="},
     "coming-from.md": {"use_buffers=", "count_include_pad="},
     "decisions.md": {"--option"},
     "distributed.md": {"--map-by", "--signal"},
     "gpu-status.md": {"--seconds"},
+    "README.md": {"--peer-python"},
     "show.md": {"--show-"},
 }
 

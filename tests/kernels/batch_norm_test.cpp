@@ -264,25 +264,28 @@ TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it,
     const Floats mean = floats(m.mean), variance = floats(m.variance);
     const Floats addend = random_values(element_count(c.dims), 5),
                  output = random_values(element_count(c.dims), 6);
-    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, kRelu}, {layout}),
-                                {c.x, mean, variance, c.scale, c.shift})[0];
-    for (const bool relu : {false, true}) {
+    for (const Neuron& neuron :
+         {Neuron{}, kRelu, Neuron{NeuronKind::leaky, 0.25F}, Neuron{NeuronKind::hswish}}) {
       for (const auto& [sum, mask] :
            {std::pair{true, false}, std::pair{false, true}, std::pair{true, true}}) {
-        std::vector<Floats> inputs = {c.x, c.dy, mean, variance};
-        if (relu) inputs.insert(inputs.end(), {c.scale, c.shift});
-        if (sum) inputs.push_back(addend);
-        if (mask) inputs.push_back(output);
         Floats dy = c.dy;
         for (std::size_t i = 0; i < dy.size(); ++i) {
           if (sum) dy[i] += addend[i];
-          if ((mask && !(output[i] > 0)) || (relu && !(y[i] > 0))) dy[i] = 0;
+          if (mask && !(output[i] > 0)) dy[i] = 0;
         }
+        const auto inputs_of = [&](const Floats& gradient) {
+          std::vector<Floats> inputs = {c.x, gradient, mean, variance};
+          if (!neuron.is_ident()) inputs.insert(inputs.end(), {c.scale, c.shift});
+          return inputs;
+        };
+        // What is written lacks the slope of the neuron, because BatchNormBackwardData multiplies by it.
         std::vector<Floats> expected = results_of(
-            cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}), {c.x, dy, mean, variance});
+            cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, neuron}, {layout}), inputs_of(dy));
         expected.push_back(dy);
-        const auto op = cpu::prepare(
-            BatchNormBackwardWeights{c.dims, kEpsilon, relu ? kRelu : Neuron{}, sum, mask}, {layout});
+        std::vector<Floats> inputs = inputs_of(c.dy);
+        if (sum) inputs.push_back(addend);
+        if (mask) inputs.push_back(output);
+        const auto op = cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, neuron, sum, mask}, {layout});
         CHECK(results_of(op, inputs) == expected);
         CHECK(results_of(op, inputs, 1) == expected);
       }

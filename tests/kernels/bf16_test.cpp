@@ -187,10 +187,13 @@ TEST_CASE("own operations keep activations of bf16, and compute what they do wit
       if (const auto* norm = std::get_if<BatchNormBackwardWeights>(&c.op);
           norm != nullptr && norm->writes_dy()) {
         // The sums are those of the gradient that is written, and may be much smaller than its numbers.
-        const test::Results of_rounded =
-            test::run_plain(BatchNormBackwardWeights{norm->dims, norm->epsilon},
-                            {inputs[0], actual.back(), inputs[2], inputs[3], {}, {}});
-        std::copy_n(of_rounded.begin() + 4, 2, expected.end() - 3);
+        std::vector<Values> rounded_inputs = {inputs[0], actual.back(), inputs[2], inputs[3]};
+        if (!norm->neuron.is_ident()) rounded_inputs.insert(rounded_inputs.end(), {inputs[4], inputs[5]});
+        const std::size_t sums = rounded_inputs.size();
+        rounded_inputs.resize(sums + 2);
+        const test::Results of_rounded = test::run_plain(
+            BatchNormBackwardWeights{norm->dims, norm->epsilon, norm->neuron}, rounded_inputs);
+        std::copy_n(of_rounded.begin() + static_cast<std::ptrdiff_t>(sums), 2, expected.end() - 3);
       }
       const std::vector<Argument> args = arguments(c.op);
       for (std::size_t i = 0; i < args.size(); ++i) {

@@ -152,6 +152,34 @@ TEST_CASE("a net with taken names trains, and its layers can be read") {
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(negated[i] == -x[i]);
 }
 
+TEST_CASE("keys that the optimiser of a layer does not use get a warning") {
+  const std::string rates = "epsW=0.1\nepsB=0.1\nmomW=0.9\nmomB=0.9\n";
+  const auto built = [&](const std::string& layer, const std::string& keys) {
+    std::string text = "[x]\n" + rates + keys;
+    std::replace(text.begin(), text.end(), ' ', '\n');
+    return above_sum(section("x", layer,
+                             layer == "bnorm" ? "inputs=s"
+                             : layer == "fc"  ? "inputs=s outputs=3"
+                                              : "inputs=s channels=4 filters=3 filterSize=1"),
+                     "x", text);
+  };
+  for (const std::string layer : {"fc", "conv", "bnorm"}) {
+    check_warned(built(layer, "beta2=0.9"),
+                 "layer 'x': beta2 has no effect with optimizer=sgd; adamw and rmsprop use it");
+    check_warned(built(layer, "optimizer=lars adamEpsilon=1e-3"),
+                 "layer 'x': adamEpsilon has no effect with optimizer=lars; adamw and rmsprop use it");
+    check_warned(built(layer, "optimizer=adamw trust=0.1"),
+                 "layer 'x': trust has no effect with optimizer=adamw; lars uses it");
+    check_silent(built(layer, "optimizer=rmsprop beta2=0.9 adamEpsilon=1e-3"));
+    check_silent(built(layer, "optimizer=lars trust=0.1"));
+    // [DEFAULT] is for all layers, whatever their optimisers.
+    check_silent(above_sum(section("x", "fc", "inputs=s outputs=3"), "x",
+                           "[DEFAULT]\nbeta2=0.9\ntrust=0.1\n[x]\n" + rates));
+  }
+  check_warned(built("conv", "wcNormMin=0.1"), "layer 'x': wcNormMin has no effect without wcNormMax");
+  check_silent(built("conv", "wcNormMin=0.1 wcNormMax=0.2"));
+}
+
 TEST_CASE("keys that other layer types have are ignored with a warning") {
   struct Habit {
     std::string layer, parameters, warning;

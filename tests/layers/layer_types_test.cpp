@@ -190,7 +190,16 @@ TEST_CASE("bnorm layers train like the reference") {
             section("x", "bnorm", "inputs=c channels=16 initScale=3 neuron=hswish") +
             section("y", "bnorm", "inputs=x channels=16 neuron=brelu[1]") +
             section("z", "bnorm", "inputs=y channels=16 neuron=leaky[0.2]"),
-        "z"}});
+        "z"},
+       {"that two layers read",
+        {3, 5, 5},
+        4,
+        conv("c", "inputs=data channels=3 filters=16 filterSize=3 padding=1 biases=0") +
+            section("x", "bnorm", "inputs=c channels=16 neuron=hswish") +
+            section("p", "pool", "pool=avg inputs=x channels=16 sizeX=0") +
+            section("m", "eltmul", "inputs=x,p") +
+            conv("y", "inputs=m channels=16 filters=16 filterSize=3 padding=1"),
+        "y"}});
 }
 
 TEST_CASE("layers that join inputs train like the reference") {

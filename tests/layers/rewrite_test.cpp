@@ -86,6 +86,19 @@ TEST_CASE("rewrites of local, sfc and bnorm change nothing but speed") {
   same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=relu"), "b", 2);
   for (const std::string neuron : {"brelu[1]", "leaky[0.1]", "hswish"})
     same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=" + neuron), "b", 2);
+  // Two layers read the output, so the gradient is a sum, which the norm makes.
+  for (const std::string neuron : {"relu", "brelu[1]", "leaky[0.1]", "hswish"}) {
+    const std::string layers = c + section("b", "bnorm", "inputs=c channels=16 neuron=" + neuron) +
+                               section("p", "pool", "pool=avg inputs=b channels=16 sizeX=0") +
+                               section("m", "eltmul", "inputs=b,p") +
+                               conv("d", "inputs=m channels=16 filters=16 filterSize=3");
+    same_with_and_without(layers, "d", 2);
+    SmallNet net(between_data_and_cost(layers, "d", 5), {3, 8, 8}, 5, {});
+    const std::vector<std::string> lines = net.prepare(Phase::train, 6).rewrites;
+    CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with("accumulate of 'p' does bnorm.backward_weights");
+    }));
+  }
   // Batch norm does not apply functions with an exponential, and a convolution applies relu only.
   same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=silu"), "b", 1);
   same_with_and_without(conv("c", "inputs=data channels=3 filters=16 filterSize=3 neuron=hswish"), "c", 1);

@@ -70,6 +70,33 @@ TEST_CASE("every plan of configs is right in several processes") {
   }
 }
 
+TEST_CASE("layers account for the bytes that their weights and gradients take between processes") {
+  const auto fetched_for_layers = [](const Plan& plan) {
+    std::int64_t bytes = 0;
+    for (const Task& task : plan.tasks) {
+      for (const LayerShare& share : layer_shares(plan, task))
+        bytes += share.node.exists() ? share.fetched : 0;
+    }
+    return bytes;
+  };
+  const auto fetched = [](const Plan& plan) {
+    std::int64_t bytes = 0;
+    for (const Task& task : plan.tasks) {
+      for (const auto& [from, of_device] : bytes_fetched(plan, task)) bytes += from.exists() ? of_device : 0;
+    }
+    return bytes;
+  };
+  constexpr std::int64_t kFlags = 4096;  // costs that are not finite belong to no layer
+  for (const std::vector<int>& processes : {std::vector<int>{4}, {1, 1, 1, 1}, {2, 2}, {1, 3}}) {
+    const PlannedNet net = net_of_processes("lenet", 4, processes);
+    const Plan& plan = net.plans->plan(Phase::train, 16);
+    INFO(processes.size() << " processes");
+    CHECK(fetched(plan) > 100 * kFlags);
+    CHECK(fetched(plan) - fetched_for_layers(plan) >= 0);
+    CHECK(fetched(plan) - fetched_for_layers(plan) < kFlags);
+  }
+}
+
 TEST_CASE("updates and messages of several layers are described by what they are for") {
   const PlannedNet net = net_of_processes("lenet", 2, {1, 1});
   const Plan& plan = net.plans->plan(Phase::train, 16);
