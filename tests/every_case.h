@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "convnet/config/text.h"
 
@@ -23,6 +26,21 @@ Container every_nth(const Container& all, std::size_t n) {
   for (const auto& element : all)
     if (i++ % n == 0) kept.insert(kept.end(), element);
   return kept;
+}
+
+/// Returns the seeds of nets by lot that a test runs: every so many of `count`, or all of $CONVNET_SEEDS, a
+/// range like 100-199, for a long run by hand.
+inline std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count, std::uint32_t every) {
+  if (const char* const text = std::getenv("CONVNET_SEEDS"); text != nullptr) {
+    const std::string range = text;
+    const std::size_t dash = range.find('-');
+    first = to_number<std::uint32_t>(range.substr(0, dash)).value();
+    count = to_number<std::uint32_t>(range.substr(dash + 1)).value() + 1 - first;
+    every = 1;
+  }
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t i = 0; i < count; i += every) all.push_back(first + i);
+  return all;
 }
 
 }  // namespace convnet::test

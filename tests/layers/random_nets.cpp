@@ -57,7 +57,10 @@ RandomNets::Tensor RandomNets::bent(Tensor in) {
       "ident",  "logistic", "abs",      "relu",          "nrelu",        "softrelu",        "square",
       "sqrt",   "log[3]",   "drelu[2]", "tanh[1.5,0.7]", "abstanh[1,1]", "linear[0.7,0.1]", "brelu[1]",
       "elu[1]", "silu",     "gelu",     "mish",          "hsigmoid",     "hswish",          "leaky[0.1]"};
-  const std::string neuron = deal(neurons_, cards);
+  // Those that other layers apply, and two that none does.
+  static const std::vector<std::string> applied = {"relu",   "relu", "brelu[1]", "leaky[0.1]",
+                                                   "hswish", "silu", "logistic"};
+  const std::string neuron = deal(neurons_, kinds_ == LayerKinds::all ? cards : applied);
   if (neuron == "sqrt") in = add("neuron", "inputs=" + in.name + " neuron=logistic", in);
   if (neuron == "log[3]") in = add("neuron", "inputs=" + in.name + " neuron=tanh[1,1]", in);
   return add("neuron", "inputs=" + in.name + " neuron=" + neuron, in);
@@ -187,6 +190,64 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   return in;
 }
 
+/// Returns as many maps from a convolution with a batch norm and, mostly, a neuron.
+RandomNets::Tensor RandomNets::normalised(const Tensor& in) {
+  const bool learns_biases = below(2) == 0;
+  const std::string filters = " filters=" + std::to_string(in.channels);
+  static const std::vector<std::string> windows = {" filterSize=3 padding=1", " filterSize=1",
+                                                   " filterSize=5 padding=2"};
+  const std::string window = windows[below(windows.size())];
+  const Tensor maps = add("conv",
+                          channels_of(in) + filters + window + keys_of_weights(9 * in.channels) +
+                              (learns_biases ? "" : " biases=0"),
+                          in);
+  return with_neuron("bnorm", channels_of(maps) + " epsilon=0.01", maps);
+}
+
+/// Adds layers that are joined with others, mostly several that read the same maps.
+RandomNets::Tensor RandomNets::joined(const Tensor& in) {
+  static const std::vector<std::string> cards = {"plain",   "residual", "residual", "pre-activation",
+                                                 "squeeze", "concat",   "two",      "max",
+                                                 "bnorm",   "depthwise"};
+  const std::string kind = deal(map_layers_, cards), c = std::to_string(in.channels);
+  const auto sum = [&](const Tensor& a, const Tensor& b) {
+    return add("eltsum", "inputs=" + a.name + "," + b.name, in);
+  };
+  if (kind == "plain") return normalised(in);
+  if (kind == "residual") {
+    const Tensor result = sum(normalised(in), below(2) == 0 ? in : normalised(in));
+    return below(4) == 0 ? result : bent(result);
+  }
+  if (kind == "pre-activation")
+    return sum(in, convolved(with_neuron("bnorm", channels_of(in) + " epsilon=0.01", in), in.channels));
+  if (kind == "squeeze") {
+    const Tensor maps = below(2) == 0 ? in : normalised(in);
+    const Tensor means = add("pool", channels_of(maps) + " pool=avg sizeX=0", {"", in.channels, 1});
+    const Tensor factors = bent(add(
+        "fc", "inputs=" + means.name + " outputs=" + c + keys_of_weights(in.channels), {"", in.channels, 0}));
+    return add("eltmul", "inputs=" + maps.name + "," + factors.name, maps);
+  }
+  if (kind == "concat") {
+    const Tensor other = normalised(in);
+    const Tensor both = add("concat", "inputs=" + in.name + "," + other.name, {"", 2 * in.channels, in.side});
+    return convolved(both, in.channels);
+  }
+  if (kind == "two") {
+    const Tensor maps = normalised(in);
+    return sum(normalised(maps), bent(convolved(maps, in.channels)));
+  }
+  if (kind == "max" && in.side > 2)
+    return add("pool", channels_of(in) + " pool=max sizeX=3 stride=2", {"", in.channels, in.side / 2});
+  if (kind == "bnorm") return with_neuron("bnorm", channels_of(in) + " epsilon=0.01", in);
+  if (kind == "depthwise") {
+    const Tensor maps =
+        add("conv",
+            channels_of(in) + " filters=1 groups=" + c + " filterSize=3 padding=1" + keys_of_weights(9), in);
+    return with_neuron("bnorm", channels_of(maps) + " epsilon=0.01", maps);
+  }
+  return in;
+}
+
 RandomNets::Tensor RandomNets::above_vector(Tensor in) {
   const std::string kind = deal(vector_layers_, {"fc", "fc", "sfc", "sum", "bnorm", "eltsum", "eltmul",
                                                  "concat", "neuron", "dropout", "slice", "shuffle"});
@@ -236,11 +297,13 @@ void RandomNets::add_cost(const Tensor& in) {
 NetTexts RandomNets::next() {
   layers_ = parameters_ = "";
   count_ = 0;
+  const bool all = kinds_ == LayerKinds::all;
   Tensor top = on_data();
-  // Something learns below the layers under test.
-  top = bent(convolved(top, 4 + 2 * static_cast<int>(below(3))));
+  // Something learns below the layers under test. Winograd's method and blocks of maps want more maps.
+  const int few = 4 + 2 * static_cast<int>(below(3));
+  top = bent(convolved(top, all ? few : 2 * few));
   const int maps = 2 + static_cast<int>(below(3)), vectors = static_cast<int>(below(3));
-  for (int i = 0; i < maps; ++i) top = above_maps(top);
+  for (int i = 0; i < maps; ++i) top = all ? above_maps(top) : joined(top);
   for (int i = 0; i < vectors; ++i) top = above_vector(top);
   add_cost(top);
   return between_data_and_cost(layers_, top.name, kRandomNetClasses,

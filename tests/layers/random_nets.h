@@ -15,11 +15,16 @@ constexpr int kRandomNetClasses = 4;
 /// What the nets read beside images and labels: one-hot labels, and tags of 5 kinds.
 const std::vector<ExtraMatrix>& random_net_matrices();
 
+/// The layers of random nets: all kinds, or those that plans join with their neighbours, as in residual nets
+/// and nets for phones, whose outputs several layers read.
+enum class LayerKinds { all, joined };
+
 /// Makes nets of random layers, the same for the same seed. Layers and neurons are dealt like cards, so each
 /// kind comes up before any comes a second time. Outputs of layers stay about 1, where nothing saturates.
 class RandomNets {
  public:
-  explicit RandomNets(std::uint32_t seed) : random_(seed) {}
+  explicit RandomNets(std::uint32_t seed, LayerKinds kinds = LayerKinds::all)
+      : random_(seed), kinds_(kinds) {}
 
   NetTexts next();
 
@@ -44,10 +49,13 @@ class RandomNets {
   Tensor convolved(const Tensor& in, int filters);
   Tensor on_data();
   Tensor above_maps(const Tensor& in);
+  Tensor normalised(const Tensor& in);
+  Tensor joined(const Tensor& in);
   Tensor above_vector(Tensor in);
   void add_cost(const Tensor& in);
 
   std::mt19937 random_;
+  LayerKinds kinds_;
   Deck data_layers_, map_layers_, vector_layers_, costs_, neurons_;
   int count_ = 0;                    ///< of the layers of the present net
   std::string layers_, parameters_;  ///< of the present net

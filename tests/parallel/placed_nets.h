@@ -86,9 +86,6 @@ bool has_gpus();
 /// Returns n if a test of many nets runs every n-th of them: test::every_case(), which on GPUs is usually 3,
 /// because CPU devices, which follow the same plans, run all of them.
 std::uint32_t every_net();
-/// Returns the seeds of nets by lot that a test runs: every every_net()-th of `count`, or all of
-/// $CONVNET_SEEDS, a range like 100-199, for a long run by hand.
-std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count);
 /// Returns those of the nets that a test runs.
 std::vector<PlacedNet> thinned(const std::vector<PlacedNet>& nets);
 

@@ -10,6 +10,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_weights.h"
+#include "tests/every_case.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
 #include "tests/wrapped_backend.h"
@@ -209,12 +210,12 @@ TEST_CASE(
   check_like_one_process(all);
 }
 TEST_CASE("several processes with layers by lot give the bits of one") {
-  for (const std::uint32_t seed : seeds(0, 16))
+  for (const std::uint32_t seed : seeds(0, 16, every_net()))
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
 }
 
 TEST_CASE("several processes with optimisers, hosts and layers by lot give the bits of one") {
-  for (const std::uint32_t seed : seeds(1000, 12)) {
+  for (const std::uint32_t seed : seeds(1000, 12, every_net())) {
     const PlacedNet net = random_training(seed);
     std::vector<std::vector<int>> shares;
     // A process has devices of one host.
@@ -225,7 +226,7 @@ TEST_CASE("several processes with optimisers, hosts and layers by lot give the b
 }
 
 TEST_CASE("several processes with all kinds of layers and options by lot give the bits of one") {
-  for (const std::uint32_t seed : seeds(5000, 8)) {
+  for (const std::uint32_t seed : seeds(5000, 8, every_net())) {
     PlacedNet net = random_run(seed);
     if (seed % 4 == 3) net.options.precision = Precision::bf16;
     std::vector<std::vector<int>> shares;
@@ -235,7 +236,7 @@ TEST_CASE("several processes with all kinds of layers and options by lot give th
 }
 
 TEST_CASE("several processes whose tensors are relayed give the bits of one") {
-  for (const std::uint32_t seed : seeds(3000, 12)) {
+  for (const std::uint32_t seed : seeds(3000, 12, every_net())) {
     const PlacedNet net = with_relays(random_training(seed));
     std::vector<std::vector<int>> shares;
     if (const std::vector<int>& hosts = net.options.devices_of_hosts; !hosts.empty()) shares = {hosts};

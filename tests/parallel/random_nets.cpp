@@ -1,11 +1,9 @@
 // Nets, devices, hosts and ways to train by lot (placed_nets.h).
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <sstream>
 
-#include "convnet/config/text.h"
 #include "tests/parallel/placed_nets.h"
 
 namespace convnet::test {
@@ -391,20 +389,6 @@ PlacedNet random_run(std::uint32_t seed) {
               (net.options.conserve_memory ? ", saving memory" : "") +
               (net.options.rewrites ? "" : ", without fusions");
   return net;
-}
-
-std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count) {
-  std::uint32_t every = every_net();
-  if (const char* const text = std::getenv("CONVNET_SEEDS"); text != nullptr) {
-    const std::string range = text;
-    const auto dash = range.find('-');
-    first = to_number<std::uint32_t>(range.substr(0, dash)).value();
-    count = to_number<std::uint32_t>(range.substr(dash + 1)).value() + 1 - first;
-    every = 1;
-  }
-  std::vector<std::uint32_t> all;
-  for (std::uint32_t i = 0; i < count; i += every) all.push_back(first + i);
-  return all;
 }
 
 }  // namespace convnet::test

@@ -1,6 +1,7 @@
 // Tensors of any size on routes by way of several devices, as large ones take them, give the answer of one
 // device.
 #include "convnet/plan/verify.h"
+#include "tests/every_case.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;
@@ -51,7 +52,7 @@ TEST_CASE(
 }
 
 TEST_CASE("nets, devices and hosts by lot whose tensors are relayed give the answer of one device") {
-  for (const std::uint32_t seed : seeds(3000, 24)) {
+  for (const std::uint32_t seed : seeds(3000, 24, every_net())) {
     check_with_relays(random_training(seed), 1e-5);
     check_with_relays(with_microbatches(random_net(seed, false), 2 + static_cast<int>(seed % 3)),
                       2 * kSumsTolerance);
