@@ -23,8 +23,7 @@ const std::vector<ScheduleArgument>& schedule_arguments() {
       {"factor", "g", "factor of the rate at each entry of at; 0.1 if not given"},
       {"warmup", "w",
        "length of a warm-up: the rate is multiplied by the part of w that is done, until it is 1; the "
-       "current "
-       "batch (or minibatch) counts as done, so no step has a rate of 0"},
+       "current batch (or minibatch) counts as done, so no step has a rate of 0"},
       {"unit", "epochs", "what at and warmup count: epochs, or with unit=minibatches minibatches"},
   };
   return all;
