@@ -1,4 +1,4 @@
-// Simulates routes on machines made by lot, and compares them with what no schedule can beat: for each link,
+// Simulates routes on random machines, and compares them with what no schedule can beat: for each link,
 // and for the links of each group of devices, the bytes that must pass it, divided by its bandwidth; and for
 // each partition of the machine into devices and groups, the bytes that its parts must send together.
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ struct Machine {
 
 /// Returns a machine of 2 to 32 devices: with one speed of links or several, with no switches, or with one or
 /// two levels of them, of equal or of different sizes.
-Machine machine_by_lot(std::mt19937& lot, bool equal_links) {
+Machine random_machine(std::mt19937& lot, bool equal_links) {
   const auto number = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(lot);
   };
@@ -333,7 +333,7 @@ void run() {
         std::vector<double> ratios;
         int with_latencies = 0;
         for (int m = 0; m < 50; ++m) {
-          const Machine machine = machine_by_lot(lot, equal_links);
+          const Machine machine = random_machine(lot, equal_links);
           const std::int64_t bytes = megabytes * 1'000'000;
           const double least = bound(machine, move.bytes, move.sent) * static_cast<double>(bytes);
           const double seconds = fastest(machine, move, bytes, *target);

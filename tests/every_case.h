@@ -28,7 +28,7 @@ Container every_nth(const Container& all, std::size_t n) {
   return kept;
 }
 
-/// Returns the seeds of nets by lot that a test runs: every so many of `count`, or all of $CONVNET_SEEDS, a
+/// Returns the seeds of random nets that a test runs: every so many of `count`, or all of $CONVNET_SEEDS, a
 /// range like 100-199, for a long run by hand.
 inline std::vector<std::uint32_t> seeds(std::uint32_t first, std::uint32_t count, std::uint32_t every) {
   if (const char* const text = std::getenv("CONVNET_SEEDS"); text != nullptr) {

@@ -64,7 +64,7 @@ TEST_CASE("dropout of whole maps and images on several devices gives the answer 
   }
 }
 
-TEST_CASE("nets and devices by lot give the answer of one device") {
+TEST_CASE("random nets and devices give the answer of one device") {
   for (const std::uint32_t seed : seeds(0, 48, every_net())) {
     const bool few_images = seed % 3 == 2;
     // In some of them the gradients of biases all but cancel.

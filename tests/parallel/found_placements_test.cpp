@@ -66,7 +66,7 @@ void check_placements(const NetTexts& plain, int devices, const std::vector<int>
 
 }  // namespace
 
-TEST_CASE("placements by lot give the answer of one device") {
+TEST_CASE("random placements give the answer of one device") {
   check_placements(column_net(Normalised::nowhere), 4, {}, 1);
   check_placements(column_net(Normalised::trunk), 4, {}, 2);
   check_placements(column_net(Normalised::head), 2, {}, 3);
@@ -111,7 +111,7 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
   }
 }
 
-TEST_CASE("placements by lot over two hosts give the answer of one device") {
+TEST_CASE("random placements over two hosts give the answer of one device") {
   check_placements(column_net(Normalised::trunk), 4, {2, 2}, 6);
   check_placements(two_columns_net(true), 4, {2, 2}, 7);
   check_placements(column_net(Normalised::nowhere), 8, {4, 4}, 8);

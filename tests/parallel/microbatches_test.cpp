@@ -85,7 +85,7 @@ TEST_CASE("devices of several hosts give the answer of one with any number of mi
                     train(normalised.plain, one_device, {48, 48, 96}));
 }
 
-TEST_CASE("nets and devices by lot give the answer of one device with any number of microbatches") {
+TEST_CASE("random nets and devices give the answer of one device with any number of microbatches") {
   for (const std::uint32_t seed : seeds(2000, 48, every_net())) {
     const PlacedNet net = random_net(seed, false);
     const int microbatches = 2 + static_cast<int>(seed % 3);

@@ -176,18 +176,19 @@ void check_like_one_device_and_again(const PlacedNet& net, const std::vector<std
 
 }  // namespace
 
-TEST_CASE("optimisers, update periods, nets, devices and hosts by lot give the answer of one device") {
+TEST_CASE("random optimisers, update periods, nets, devices and hosts give the answer of one device") {
   for (const std::uint32_t seed : seeds(1000, 48, every_net()))
     check_like_one_device_and_again(random_training(seed), {24, 24, 13, 13, 24}, 1e-5);
 }
 
-TEST_CASE("nets of all kinds of layers with options by lot give the answer of one device") {
+TEST_CASE("random nets of all kinds of layers with random options give the answer of one device") {
   // Squares, normalisations and sums that all but cancel let rounding grow.
   for (const std::uint32_t seed : seeds(5000, 24, every_net()))
     check_like_one_device_and_again(random_run(seed), {24, 13, 24, 7}, 1e-4);
 }
 
-TEST_CASE("nets of all kinds of layers with options by lot go on from a checkpoint with the same bits") {
+TEST_CASE(
+    "random nets of all kinds of layers with random options go on from a checkpoint with the same bits") {
   for (const std::uint32_t seed : seeds(5000, 12, every_net())) {
     const PlacedNet net = random_run(seed);
     INFO(net.name);

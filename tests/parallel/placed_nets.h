@@ -61,7 +61,7 @@ PlacedNet with_microbatches(PlacedNet net, int microbatches);
 PlacedNet with_relays(PlacedNet net);
 /// The layers of random nets: those whose plans differ most, or all kinds that are smooth.
 enum class Kinds { few, all };
-/// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
+/// Random layers and devices, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised, Kinds kinds = Kinds::few);
 
 /// A way to train a net.
@@ -77,8 +77,8 @@ NetOptions with_way(NetOptions options, const Way& way);
 /// lot, too.
 PlacedNet random_training(std::uint32_t seed, Kinds kinds = Kinds::few);
 
-/// A random net of all kinds of layers, on hosts that are drawn by lot, which learns in a random way or in
-/// microbatches, with options by lot.
+/// A random net of all kinds of layers, on random hosts, which learns in a random way or in
+/// microbatches, with random options.
 PlacedNet random_run(std::uint32_t seed);
 
 bool has_gpus();

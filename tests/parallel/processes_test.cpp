@@ -209,12 +209,12 @@ TEST_CASE(
   }
   check_like_one_process(all);
 }
-TEST_CASE("several processes with layers by lot give the bits of one") {
+TEST_CASE("several processes with random layers give the bits of one") {
   for (const std::uint32_t seed : seeds(0, 16, every_net()))
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
 }
 
-TEST_CASE("several processes with optimisers, hosts and layers by lot give the bits of one") {
+TEST_CASE("several processes with random optimisers, hosts and layers give the bits of one") {
   for (const std::uint32_t seed : seeds(1000, 12, every_net())) {
     const PlacedNet net = random_training(seed);
     std::vector<std::vector<int>> shares;
@@ -225,7 +225,7 @@ TEST_CASE("several processes with optimisers, hosts and layers by lot give the b
   }
 }
 
-TEST_CASE("several processes with all kinds of layers and options by lot give the bits of one") {
+TEST_CASE("several processes with random layers of all kinds and random options give the bits of one") {
   for (const std::uint32_t seed : seeds(5000, 8, every_net())) {
     PlacedNet net = random_run(seed);
     if (seed % 4 == 3) net.options.precision = Precision::bf16;

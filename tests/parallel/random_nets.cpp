@@ -1,4 +1,4 @@
-// Nets, devices, hosts and ways to train by lot (placed_nets.h).
+// Random nets, devices, hosts and ways to train (placed_nets.h).
 #include <algorithm>
 #include <cmath>
 #include <random>

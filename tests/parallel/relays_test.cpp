@@ -51,7 +51,7 @@ TEST_CASE(
   check_with_relays(random_training(3102), 1e-5);
 }
 
-TEST_CASE("nets, devices and hosts by lot whose tensors are relayed give the answer of one device") {
+TEST_CASE("random nets, devices and hosts whose tensors are relayed give the answer of one device") {
   for (const std::uint32_t seed : seeds(3000, 24, every_net())) {
     check_with_relays(random_training(seed), 1e-5);
     check_with_relays(with_microbatches(random_net(seed, false), 2 + static_cast<int>(seed % 3)),

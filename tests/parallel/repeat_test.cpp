@@ -31,7 +31,7 @@ TEST_CASE("several replica counts repeat bit for bit") {
   check_repeats(replicated_trunk_nets());
   check_repeats(replicated_head_nets());
 }
-TEST_CASE("nets and devices by lot repeat bit for bit") {
+TEST_CASE("random nets and devices repeat bit for bit") {
   std::vector<PlacedNet> nets;
   for (std::uint32_t seed = 100; seed < 112; ++seed) nets.push_back(random_net(seed, true));
   check_repeats(nets);

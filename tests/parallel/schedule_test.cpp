@@ -202,7 +202,7 @@ TEST_CASE("nets without an order of their devices, or with updates in every pass
   }
 }
 
-TEST_CASE("schedules of nets by lot are right") {
+TEST_CASE("schedules of random nets are right") {
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     const PlacedNet net = random_net(seed, true);
     INFO(net.placed.definition);

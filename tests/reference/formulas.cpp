@@ -59,7 +59,7 @@ Point neuron_at(const Neuron& f, double x) {
 double floored_log(double p) { return std::max(-50.0, std::log(p)); }
 const double kSmallest = std::exp(-50);
 
-/// The chance of missing `label` among the k most probable, ties drawn by lot.
+/// The chance of missing `label` among the k most probable, ties drawn at random.
 double miss(const double* p, std::int64_t classes, std::int64_t label, std::int64_t k) {
   std::int64_t above = 0, tied = 0;
   for (std::int64_t i = 0; i < classes; ++i) {
@@ -69,7 +69,7 @@ double miss(const double* p, std::int64_t classes, std::int64_t label, std::int6
   return 1 - std::min(1.0, std::max(0.0, static_cast<double>(k - above) / static_cast<double>(tied)));
 }
 
-/// The chance that one of the most probable outputs, drawn by lot, has not the largest label.
+/// The chance that one of the most probable outputs, drawn at random, has not the largest label.
 double soft_miss(const double* t, const double* p, std::int64_t classes) {
   const double top = *std::max_element(p, p + classes), label = *std::max_element(t, t + classes);
   double tied = 0, right = 0;

@@ -1,14 +1,14 @@
-// Nets by lot train as the double-precision interpreter says.
+// Random nets train as the double-precision interpreter says.
+#include "tests/layers/random_nets.h"
 #include "tests/every_case.h"
 #include "tests/layers/against_reference.h"
-#include "tests/layers/random_nets.h"
 
 using namespace convnet;
 using namespace convnet::test;
 
 namespace {
 
-constexpr std::int64_t kImagesByLot = 6;
+constexpr std::int64_t kImagesOfRandomNets = 6;
 
 /// The largest relative difference of an output, a cost, a weight or an increment, and where it is.
 struct LargestDifference {
@@ -36,18 +36,18 @@ double difference(const A& actual, const reference::Values& expected, double usu
 /// Trains three minibatches, with a test before and after, beside the interpreter.
 LargestDifference difference_from_reference(const NetTexts& texts, const NetOptions& options) {
   SmallNet net(texts, kRandomNetImage, kRandomNetClasses, options);
-  net.prepare(Phase::train, kImagesByLot);
+  net.prepare(Phase::train, kImagesOfRandomNets);
   reference::NetReference reference = net.reference();
   LargestDifference largest;
   std::uint64_t iteration = 0;
   for (const Phase phase : {Phase::test, Phase::train, Phase::train, Phase::train, Phase::test}) {
     const std::string step = " of step " + std::to_string(iteration);
-    const Minibatch batch = random_minibatch(kRandomNetImage, kImagesByLot, kRandomNetClasses,
+    const Minibatch batch = random_minibatch(kRandomNetImage, kImagesOfRandomNets, kRandomNetClasses,
                                              100 * options.seed + iteration, options.extra);
     const StepOutcome outcome = net.step(phase, batch, iteration);
     reference.forward(reference_inputs(batch), phase == Phase::train, iteration);
     // Training that goes astray lets rounding grow.
-    if (!(reference.objective() < 8 * kImagesByLot)) break;
+    if (!(reference.objective() < 8 * kImagesOfRandomNets)) break;
     if (phase == Phase::train) {
       reference.backward();
       reference.update();
@@ -73,7 +73,7 @@ LargestDifference difference_from_reference(const NetTexts& texts, const NetOpti
 }
 
 /// A number within rounding of a kink may lie on the other side of it in fp32, but hardly with all images.
-void check_net_by_lot(const NetTexts& texts, std::uint32_t seed) {
+void check_random_net(const NetTexts& texts, std::uint32_t seed) {
   INFO("seed " << seed << "\n" << texts.definition);
   double least = INFINITY;
   std::string places;
@@ -92,12 +92,12 @@ void check_net_by_lot(const NetTexts& texts, std::uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("nets by lot of all kinds of layers train as the interpreter says") {
+TEST_CASE("random nets of all kinds of layers train as the interpreter says") {
   for (const std::uint32_t seed : seeds(1, 30, static_cast<std::uint32_t>(every_case())))
-    check_net_by_lot(RandomNets(seed).next(), seed);
+    check_random_net(RandomNets(seed).next(), seed);
 }
 
-TEST_CASE("nets by lot of layers that are joined train as the interpreter says") {
+TEST_CASE("random nets of layers that are joined train as the interpreter says") {
   for (const std::uint32_t seed : seeds(1, 30, static_cast<std::uint32_t>(every_case())))
-    check_net_by_lot(RandomNets(seed, LayerKinds::joined).next(), seed);
+    check_random_net(RandomNets(seed, LayerKinds::joined).next(), seed);
 }
