@@ -223,8 +223,11 @@ RandomNets::Tensor RandomNets::joined(const Tensor& in) {
   if (kind == "squeeze") {
     const Tensor maps = below(2) == 0 ? in : normalised(in);
     const Tensor means = add("pool", channels_of(maps) + " pool=avg sizeX=0", {"", in.channels, 1});
-    const Tensor factors = bent(add(
-        "fc", "inputs=" + means.name + " outputs=" + c + keys_of_weights(in.channels), {"", in.channels, 0}));
+    const Tensor sums = add("fc", "inputs=" + means.name + " outputs=" + c + keys_of_weights(in.channels),
+                            {"", in.channels, 0});
+    // Factors of 0 would put whole maps on the kink of a neuron above.
+    const Tensor factors =
+        add("neuron", "inputs=" + sums.name + " neuron=" + (below(2) == 0 ? "logistic" : "hsigmoid"), sums);
     return add("eltmul", "inputs=" + maps.name + "," + factors.name, maps);
   }
   if (kind == "concat") {
