@@ -37,9 +37,8 @@ class UnsharedBiasConvLayer : public ConvLayer {
 std::shared_ptr<const Layer> create_conv(const LayerType& type, const LayerSource& source) {
   ConvParams p;
   if (!parse_weights(type, source, p)) return nullptr;
-  const IniValue* least = source.parameters == nullptr ? nullptr : source.parameters->find("wcNormMin");
   const auto is_positive = [](double norm) { return norm > 0; };
-  if (least != nullptr && !least->from_default &&
+  if (source.own_parameter("wcNormMin") != nullptr &&
       std::any_of(p.norm_min.begin(), p.norm_min.end(), is_positive) &&
       std::none_of(p.norm_max.begin(), p.norm_max.end(), is_positive))
     source.warning("wcNormMin", "wcNormMin has no effect without wcNormMax");

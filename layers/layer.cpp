@@ -18,6 +18,11 @@ SourceLocation place_of(const LayerSource& source, std::string_view key) {
 }
 }  // namespace
 
+const IniValue* LayerSource::own_parameter(const std::string& key) const {
+  const IniValue* value = parameters == nullptr ? nullptr : parameters->find(key);
+  return value == nullptr || value->from_default ? nullptr : value;
+}
+
 void LayerSource::error(std::string_view key, const std::string& message) const {
   diagnostics->error(place_of(*this, key), "layer '" + name + "': " + message);
 }

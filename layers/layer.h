@@ -173,6 +173,9 @@ struct LayerSource {
   std::vector<SourceMatrix> matrices;  ///< the provider's, for data layers
   Diagnostics* diagnostics = nullptr;
 
+  /// Returns a key of the layer's own section of the parameter file; null if it is not there, or comes from
+  /// [DEFAULT].
+  const IniValue* own_parameter(const std::string& key) const;
   /// Reports "layer 'name': message" at the key's line (or the section's, if the key is not written).
   void error(std::string_view key, const std::string& message) const;
   void warning(std::string_view key, const std::string& message) const;

@@ -98,11 +98,9 @@ bool OptimizerParams::takes_momentum(const LayerSource& source, const char* key,
 }
 
 void OptimizerParams::warn_unused(const LayerSource& source) const {
-  if (source.parameters == nullptr) return;
   const bool adaptive = optimizer == Optimizer::adamw || optimizer == Optimizer::rmsprop;
   const auto warn = [&](const char* key, bool used, const char* users) {
-    const IniValue* value = source.parameters->find(key);
-    if (used || value == nullptr || value->from_default) return;
+    if (used || source.own_parameter(key) == nullptr) return;
     const IniValue* name = source.parameters->find("optimizer");
     source.warning(key, std::string(key) + " has no effect with optimizer=" +
                             (name == nullptr ? std::string("sgd") : printable(name->text)) + "; " + users);

@@ -278,7 +278,7 @@ TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it,
           if (!neuron.is_ident()) inputs.insert(inputs.end(), {c.scale, c.shift});
           return inputs;
         };
-        // What is written lacks the slope of the neuron, because BatchNormBackwardData multiplies by it.
+        // The gradient that is written lacks the slope of the neuron: BatchNormBackwardData multiplies by it.
         std::vector<Floats> expected = results_of(
             cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, neuron}, {layout}), inputs_of(dy));
         expected.push_back(dy);

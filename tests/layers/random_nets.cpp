@@ -158,7 +158,7 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
     return add("cmpool", keys + " pool=max size=2 stride=2", {"", (in.channels + 1) / 2, in.side});
   if (kind == "rnorm" || kind == "cnorm" || kind == "cmrnorm")
     return in.side > 2 && in.channels > 2 ? norm() : in;
-  if (kind == "bnorm") return with_neuron("bnorm", keys + " epsilon=0.01", in);
+  if (kind == "bnorm") return batch_norm(in);
   if (kind == "eltsum")
     return add(kind, "inputs=" + in.name + "," + convolved(in, in.channels).name + " coeffs=1,-0.5", in);
   if (kind == "eltmax" || kind == "eltmul")
@@ -190,6 +190,11 @@ RandomNets::Tensor RandomNets::above_maps(const Tensor& in) {
   return in;
 }
 
+/// Adds a batch norm and, mostly, a neuron.
+RandomNets::Tensor RandomNets::batch_norm(const Tensor& in) {
+  return with_neuron("bnorm", channels_of(in) + " epsilon=0.01", in);
+}
+
 /// Returns as many maps from a convolution with a batch norm and, mostly, a neuron.
 RandomNets::Tensor RandomNets::normalised(const Tensor& in) {
   const bool learns_biases = below(2) == 0;
@@ -201,7 +206,7 @@ RandomNets::Tensor RandomNets::normalised(const Tensor& in) {
                           channels_of(in) + filters + window + keys_of_weights(9 * in.channels) +
                               (learns_biases ? "" : " biases=0"),
                           in);
-  return with_neuron("bnorm", channels_of(maps) + " epsilon=0.01", maps);
+  return batch_norm(maps);
 }
 
 /// Adds layers that are joined with others, mostly several that read the same maps.
@@ -218,8 +223,7 @@ RandomNets::Tensor RandomNets::joined(const Tensor& in) {
     const Tensor result = sum(normalised(in), below(2) == 0 ? in : normalised(in));
     return below(4) == 0 ? result : bent(result);
   }
-  if (kind == "pre-activation")
-    return sum(in, convolved(with_neuron("bnorm", channels_of(in) + " epsilon=0.01", in), in.channels));
+  if (kind == "pre-activation") return sum(in, convolved(batch_norm(in), in.channels));
   if (kind == "squeeze") {
     const Tensor maps = below(2) == 0 ? in : normalised(in);
     const Tensor means = add("pool", channels_of(maps) + " pool=avg sizeX=0", {"", in.channels, 1});
@@ -241,12 +245,12 @@ RandomNets::Tensor RandomNets::joined(const Tensor& in) {
   }
   if (kind == "max" && in.side > 2)
     return add("pool", channels_of(in) + " pool=max sizeX=3 stride=2", {"", in.channels, in.side / 2});
-  if (kind == "bnorm") return with_neuron("bnorm", channels_of(in) + " epsilon=0.01", in);
+  if (kind == "bnorm") return batch_norm(in);
   if (kind == "depthwise") {
     const Tensor maps =
         add("conv",
             channels_of(in) + " filters=1 groups=" + c + " filterSize=3 padding=1" + keys_of_weights(9), in);
-    return with_neuron("bnorm", channels_of(maps) + " epsilon=0.01", maps);
+    return batch_norm(maps);
   }
   return in;
 }

@@ -49,6 +49,7 @@ class RandomNets {
   Tensor convolved(const Tensor& in, int filters);
   Tensor on_data();
   Tensor above_maps(const Tensor& in);
+  Tensor batch_norm(const Tensor& in);
   Tensor normalised(const Tensor& in);
   Tensor joined(const Tensor& in);
   Tensor above_vector(Tensor in);

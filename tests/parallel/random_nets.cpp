@@ -235,7 +235,7 @@ class RandomNet {
       case 11: each("shuffle", "groups=2" + c); break;
       case 12: exchange_halves(); break;
       case 13: squeeze_and_excite(); break;
-      case 14: each("neuron", std::string("neuron=") + smooth_neuron()); break;
+      case 14: each("neuron", "neuron=" + smooth_neuron()); break;
       case 15: each("dropout", "", "keep=0.8 drops=maps"); break;
       case 16: each("dropout", "", "keep=0.8 drops=images"); break;
       case 17:
@@ -282,7 +282,7 @@ class RandomNet {
         break;
       case 1: exchange_halves(); break;
       case 2: each("softmax", ""); break;
-      case 3: each("neuron", std::string("neuron=") + smooth_neuron()); break;
+      case 3: each("neuron", "neuron=" + smooth_neuron()); break;
       case 4: each("shuffle", "groups=2"); break;
       case 5:
         each("sum", "stride=2");

@@ -146,9 +146,9 @@ def check(convnet, name, folder):
     # The largest label tells the number of classes.
     steps = [(torch.randn(images, 3, side, side), torch.cat([torch.randint(CLASSES, (images - 1,)), torch.tensor([CLASSES - 1])]))
              for _ in range(STEPS)]
-    ours, theirs = change_differs(convnet, name, folder, model, steps[0])
-    changes = f"{ours:.1e} | {theirs:.1e} |"
-    right = ours <= max(TOLERANCE, 10 * theirs)
+    our_change, their_change = change_differs(convnet, name, folder, model, steps[0])
+    changes = f"{our_change:.1e} | {their_change:.1e} |"
+    right = our_change <= max(TOLERANCE, 10 * their_change)
     for rate in RATES:
         exact, untrained = their_costs(copy.deepcopy(model).double(), in_double(steps), rate)
         ours = our_costs(convnet, name, folder, steps, rate)
