@@ -99,11 +99,11 @@ bool OptimizerParams::takes_momentum(const LayerSource& source, const char* key,
 
 void OptimizerParams::warn_unused(const LayerSource& source) const {
   const bool adaptive = optimizer == Optimizer::adamw || optimizer == Optimizer::rmsprop;
+  const IniValue* named = source.parameters == nullptr ? nullptr : source.parameters->find("optimizer");
+  const std::string name = named == nullptr ? "sgd" : printable(named->text);
   const auto warn = [&](const char* key, bool used, const char* users) {
-    if (used || source.own_parameter(key) == nullptr) return;
-    const IniValue* name = source.parameters->find("optimizer");
-    source.warning(key, std::string(key) + " has no effect with optimizer=" +
-                            (name == nullptr ? std::string("sgd") : printable(name->text)) + "; " + users);
+    if (!used && source.own_parameter(key) != nullptr)
+      source.warning(key, std::string(key) + " has no effect with optimizer=" + name + "; " + users);
   };
   warn("beta2", adaptive, "adamw and rmsprop use it");
   warn("adamEpsilon", adaptive, "adamw and rmsprop use it");
