@@ -137,6 +137,23 @@ std::string name_of(InstructionSet set) {
   return std::string(kBaseName);
 }
 
+std::vector<InstructionSet> compiled_instruction_sets() {
+  return {
+#if defined(CONVNET_KERNELS_base)
+      InstructionSet::base,
+#endif
+#if defined(CONVNET_KERNELS_v3)
+      InstructionSet::avx2,
+#endif
+#if defined(CONVNET_KERNELS_v4)
+      InstructionSet::avx512_core,
+#endif
+#if defined(CONVNET_KERNELS_v4_bf16)
+      InstructionSet::avx512_core_bf16,
+#endif
+  };
+}
+
 #if defined(__x86_64__)
 
 namespace {

@@ -33,7 +33,8 @@ struct OwnKernels {
   double (*measure_copy_bandwidth)(int threads);
 };
 
-/// Returns the kernels to compute with on a processor with instruction set `set`.
+/// Returns the kernels to compute with on a processor with instruction set `set`. Throws DeviceError if this
+/// build has kernels for later processors alone.
 const OwnKernels& own_kernels(InstructionSet set);
 
 namespace own {

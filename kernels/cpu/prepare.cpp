@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/own_kernels.h"
 #include "kernels/cpu/relayout.h"
@@ -13,8 +14,7 @@ namespace convnet::cpu {
 extern "C" const OwnKernels convnet_own_kernels_base;
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
 
-const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
-  // CMake's CONVNET_INSTRUCTION_SETS decides which are compiled.
+const OwnKernels& own_kernels(InstructionSet set) {
 #if defined(CONVNET_KERNELS_v4_bf16)
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
 #endif
@@ -24,7 +24,13 @@ const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
 #if defined(CONVNET_KERNELS_v3)
   if (set >= InstructionSet::avx2) return convnet_own_kernels_v3;
 #endif
+#if defined(CONVNET_KERNELS_base)
   return convnet_own_kernels_base;
+#else
+  throw DeviceError("cpu: this program was compiled for processors with " +
+                    name_of(compiled_instruction_sets().front()) + ", and is to compute with " + name_of(set) +
+                    "; `scripts/build` compiles it for all processors");
+#endif
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // The program on processors that are older than this one, emulated by qemu-user.
 #include <filesystem>
 
+#include "kernels/cpu/instruction_set.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 #include "tests/environment.h"
@@ -17,6 +18,8 @@ std::string why_not() {
 #elif !defined(__x86_64__)
   return "the old processors are of another architecture";
 #endif
+  if (compiled_instruction_sets().front() > InstructionSet::sse41)
+    return "this build has own kernels for later processors alone (CONVNET_INSTRUCTION_SETS=native)";
   return std::filesystem::exists(kEmulator) ? "" : "qemu-user is not installed";
 }
 

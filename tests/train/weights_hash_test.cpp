@@ -85,6 +85,8 @@ TEST_CASE("weights after some steps are those of earlier versions, to the bit") 
        {{"lenet", "8665120661a0892b"}, {"hybrid", "becf719b55a7f3f4"}, {"bnorm", "e4a2c93da740cfb3"}}},
       {"AuthenticAMD 26 2 AVX2",
        {{"lenet", "1d6303e3186ff7e9"}, {"hybrid", "7268aceb8d688b07"}, {"bnorm", "ae138cfce7b648d4"}}},
+      {"AuthenticAMD 23 1 AVX2",
+       {{"lenet", "1d6303e3186ff7e9"}, {"hybrid", "7268aceb8d688b07"}, {"bnorm", "ae138cfce7b648d4"}}},
   };
 #if defined(NDEBUG) && !defined(CONVNET_CHECKS)
   const auto known = recorded.find(processor());
