@@ -21,7 +21,8 @@ std::string computes_with() {
 std::string compiled_for() {
   const InstructionSet lowest = compiled_instruction_sets().front();
   if (lowest == InstructionSet::base) return "";
-  return "compiled for processors with " + name_of(lowest) + "; scripts/build compiles it for all\n";
+  return "compiled for processors with " + name_of(lowest) +
+         " or later ones; scripts/build compiles it for all\n";
 }
 
 }  // namespace
@@ -31,9 +32,9 @@ std::string version_text() {
   const std::string with = std::string(build_info::with) + (mpi.empty() ? "" : ", " + mpi);
   std::string without = build_info::without;
   if (mpi.empty()) without += without.empty() ? "MPI" : ", MPI";
-  return fmt::format("convnet {} (commit {})\nbuilt with {}\n{}{}{}\n", build_info::version, build_info::commit,
-                     with, without.empty() ? "" : "built without " + without + "\n", compiled_for(),
-                     computes_with());
+  return fmt::format("convnet {} (commit {})\nbuilt with {}\n{}{}{}\n", build_info::version,
+                     build_info::commit, with, without.empty() ? "" : "built without " + without + "\n",
+                     compiled_for(), computes_with());
 }
 
 }  // namespace convnet

@@ -140,16 +140,16 @@ std::string name_of(InstructionSet set) {
 std::vector<InstructionSet> compiled_instruction_sets() {
   return {
 #if defined(CONVNET_KERNELS_base)
-      InstructionSet::base,
+    InstructionSet::base,
 #endif
 #if defined(CONVNET_KERNELS_v3)
-      InstructionSet::avx2,
+        InstructionSet::avx2,
 #endif
 #if defined(CONVNET_KERNELS_v4)
-      InstructionSet::avx512_core,
+        InstructionSet::avx512_core,
 #endif
 #if defined(CONVNET_KERNELS_v4_bf16)
-      InstructionSet::avx512_core_bf16,
+        InstructionSet::avx512_core_bf16,
 #endif
   };
 }

@@ -28,8 +28,8 @@ enum class InstructionSet {
 /// is "NEON" on 64-bit ARM, and "BASE" elsewhere.
 std::string name_of(InstructionSet set);
 
-/// Returns the levels that our own kernels are compiled for in this build, from the lowest: all, or those of the
-/// processor that it was built on (CONVNET_INSTRUCTION_SETS).
+/// Returns the levels that our own kernels are compiled for in this build, from the lowest: all, or those of
+/// the processor that it was built on (CONVNET_INSTRUCTION_SETS).
 std::vector<InstructionSet> compiled_instruction_sets();
 
 /// Returns the flags of this x86-64 processor on which levels depend, separated by spaces and named as

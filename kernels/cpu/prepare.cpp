@@ -14,7 +14,7 @@ namespace convnet::cpu {
 extern "C" const OwnKernels convnet_own_kernels_base;
 extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4, convnet_own_kernels_v4_bf16;
 
-const OwnKernels& own_kernels(InstructionSet set) {
+const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
 #if defined(CONVNET_KERNELS_v4_bf16)
   if (set >= InstructionSet::avx512_core_bf16) return convnet_own_kernels_v4_bf16;
 #endif
@@ -28,7 +28,8 @@ const OwnKernels& own_kernels(InstructionSet set) {
   return convnet_own_kernels_base;
 #else
   throw DeviceError("cpu: this program was compiled for processors with " +
-                    name_of(compiled_instruction_sets().front()) + ", and is to compute with " + name_of(set) +
+                    name_of(compiled_instruction_sets().front()) +
+                    " or later ones, and cannot compute with " + name_of(set) +
                     "; `scripts/build` compiles it for all processors");
 #endif
 }

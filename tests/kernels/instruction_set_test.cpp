@@ -80,10 +80,18 @@ TEST_CASE("the processor's flags are those that the kernel lists", "[instruction
 }
 
 TEST_CASE("own kernels exist for SSE2, AVX2, AVX-512 and products of bf16", "[instruction_set]") {
+  const InstructionSet lowest = compiled_instruction_sets().front();
 #if !defined(CONVNET_ALL_INSTRUCTION_SETS)
-  return test::skip(
-      "this build has the own kernels of this processor only (CONVNET_INSTRUCTION_SETS=native)");
+  if (lowest > InstructionSet::sse41)
+    CHECK_THROWS_WITH(
+        cpu::own_kernels(InstructionSet::sse41),
+        "cpu: this program was compiled for processors with " + name_of(lowest) +
+            " or later ones, and cannot compute with SSE41; `scripts/build` compiles it for all "
+            "processors");
+  CHECK_NOTHROW(cpu::own_kernels(instruction_set()));
+  return;
 #endif
+  CHECK(lowest == InstructionSet::base);
   const cpu::OwnKernels& base = cpu::own_kernels(InstructionSet::base);
   CHECK(&cpu::own_kernels(InstructionSet::sse41) == &base);
   const cpu::OwnKernels& avx2 = cpu::own_kernels(InstructionSet::avx2);
