@@ -116,34 +116,25 @@ class FilterGradients : public PreparedOp {
 
   /// The tiles of a unit, of inputs or of gradients. Tiles past the last one are zeros.
   template <int Size>
-  struct UnitTiles {
-    std::array<Window<Size, const T>, kDepth> windows;
-    std::array<const T*, kDepth> images;
-  };
+  using UnitTiles = std::array<Window<Size, const T>, kDepth>;
   template <int Size, class WindowOf>
-  UnitTiles<Size> tiles_of(const T* data, const Side& side, std::int64_t tile, const WindowOf& window) const {
+  UnitTiles<Size> tiles_of(std::int64_t tile, const WindowOf& window) const {
     UnitTiles<Size> tiles;
-    for (std::size_t part = 0; part < kDepth; ++part, ++tile) {
-      tiles.images[part] = data;
-      if (tile >= t_.tiles()) continue;
-      const auto place = t_.place_of(tile);
-      tiles.windows[part] = window(place);
-      tiles.images[part] += place.image * side.image();
-    }
+    for (std::size_t part = 0; part < kDepth; ++part, ++tile)
+      if (tile < t_.tiles()) tiles[part] = window(tile);
     return tiles;
   }
 
   void transform_inputs(const T* in, std::int64_t tile, Unit* to) const {
-    const auto tiles = tiles_of<Method::inputs>(
-        in, t_.in, tile, [&](const auto& place) { return t_.template inputs<const T>(place); });
+    const auto tiles =
+        tiles_of<Method::inputs>(tile, [&](std::int64_t at) { return t_.template inputs<const T>(at); });
     const std::int64_t step = input_step();
     for (std::int64_t c = 0; c < t_.in.c(); c += kLanes) {
       std::array<std::array<Vec, kDepth>, kPoints> v;
       unrolled<kDepth>([&](auto part) __attribute__((always_inline)) {
-        const T* const block = tiles.images[part] + c / kLanes * t_.in.block();
+        const T* const block = in + c / kLanes * t_.in.block();
         transform<Method::inputs, kSide>(
-            [&](int y, int x)
-                __attribute__((always_inline)) { return tiles.windows[part].load(block, y, x); },
+            [&](int y, int x) __attribute__((always_inline)) { return tiles[part].load(block, y, x); },
             Method::input,
             [&](int y, int x, Vec value)
                 __attribute__((always_inline)) { v[index_of(y * kSide + x)][part] = value; });
@@ -155,18 +146,18 @@ class FilterGradients : public PreparedOp {
   }
   /// Transforms gradients, and adds them to the gradients of the biases.
   void transform_gradients(const T* gradients, std::int64_t tile, Unit* to, float* bias) const {
-    const auto tiles = tiles_of<kOutputs>(
-        gradients, t_.out, tile, [&](const auto& place) { return t_.template outputs<const T>(place); });
+    const auto tiles =
+        tiles_of<kOutputs>(tile, [&](std::int64_t at) { return t_.template outputs<const T>(at); });
     const std::int64_t step = gradient_step();
     for (std::int64_t c = 0; c < t_.out.c(); c += kLanes) {
       std::array<std::array<Vec, kDepth>, kPoints> v;
       Vec sum;
       load(bias + c, sum);
       unrolled<kDepth>([&](auto part) __attribute__((always_inline)) {
-        const T* const block = tiles.images[part] + c / kLanes * t_.out.block();
+        const T* const block = gradients + c / kLanes * t_.out.block();
         transform<kOutputs, kSide>(
             [&](int y, int x) __attribute__((always_inline)) {
-              const Vec value = tiles.windows[part].load(block, y, x);
+              const Vec value = tiles[part].load(block, y, x);
               sum += value;
               return value;
             },
@@ -242,10 +233,9 @@ bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
   if (g.n == 0 || !g.square() || g.groups != 1) return false;
   if (g.filter.x != Method::taps || g.stride.x != Method::stride) return false;
   if (Method::stride > 1 && g.pad.x != 1) return false;  // a condition of Strided2x3Backward
-  const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
-  return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
-         t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&
-         g.c >= kLeastChannels && g.k >= kLeastChannels && t.tiles() >= range.least_tiles;
+  return t.used() >= range.least_used && t.in.c() * t.out.c() >= range.least_filters &&
+         t.in.c() * t.out.c() <= range.most_filters && g.c >= kLeastChannels && g.k >= kLeastChannels &&
+         t.tiles() >= range.least_tiles;
 }
 
 enum class Pass { forward, backward_data, backward_weights };

@@ -30,10 +30,10 @@ template <class T>
 /// Sums of the outputs of kLanes channels in a group of tiles, relative to a pivot. A group has so few
 /// outputs that f32 is precise enough.
 struct ChannelSums {
-  Vec pivot{};  ///< the mean of the first tile
+  Vec pivot{};  ///< the mean of the first tile with outputs
   Vec sum{}, squares{};
 
-  /// Takes the pivot from the first tile, whose outputs are stored at `block`, and adds them.
+  /// Takes the pivot from the first tile with outputs, whose outputs are stored at `block`, and adds them.
   template <int Size, class T>
   void start(const Window<Size, T>& tile, const T* block) {
     float count = 0;
@@ -47,8 +47,13 @@ struct ChannelSums {
       squares += (v - pivot) * (v - pivot);
     });
   }
-  /// Writes the mean, and the sum of squares about it, of `count` outputs of each channel.
+  /// Writes the mean, and the sum of squares about it, of `count` outputs of each channel; zeros if it is 0.
   void finish(std::int64_t count, double* means, double* squares_about) const {
+    if (count == 0) {
+      std::fill(means, means + kLanes, 0);
+      std::fill(squares_about, squares_about + kLanes, 0);
+      return;
+    }
     for (int lane = 0; lane < kLanes; ++lane) {
       const double offset = static_cast<double>(sum[lane]) / static_cast<double>(count);
       means[lane] = static_cast<double>(pivot[lane]) + offset;
@@ -150,11 +155,8 @@ class Outputs : public PreparedOp {
   /// Number of outputs of a channel in a group of tiles, without those outside the image.
   std::int64_t outputs_in(std::int64_t group) const {
     std::int64_t count = 0;
-    for (std::int64_t tile = group * kRowStep; tile < std::min(t_.tiles(), (group + 1) * kRowStep); ++tile) {
-      const auto place = t_.place_of(tile);
-      constexpr std::int64_t size = Method::outputs;
-      count += std::min(size, t_.out.h - place.row * size) * std::min(size, t_.out.w - place.column * size);
-    }
+    for (std::int64_t tile = group * kRowStep; tile < std::min(t_.tiles(), (group + 1) * kRowStep); ++tile)
+      count += t_.template outputs<T>(tile).count();
     return count;
   }
   std::int64_t moments_bytes() const {
@@ -221,9 +223,8 @@ class Outputs : public PreparedOp {
   void transform_inputs(const T* in, std::int64_t first, std::int64_t count, Unit* to) const {
     const std::int64_t step = input_step();
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto place = t_.place_of(first + i);
-      const auto window = t_.template inputs<const T>(place);
-      const T* block = in + place.image * t_.in.image();
+      const auto window = t_.template inputs<const T>(first + i);
+      const T* block = in;
       Unit* row = to + i * in_units();
       for (std::int64_t c = 0; c < t_.in.c(); c += kLanes) {
         transform<Method::inputs, kSide>(
@@ -285,10 +286,12 @@ class Outputs : public PreparedOp {
     const std::int64_t width = panel_width(column), step = product_step();
     const bool accumulate = epilogue_.accumulate, relu = epilogue_.relu;
     std::array<ChannelSums, kPanel / kLanes> sums;
+    std::int64_t outputs = 0;  ///< of a channel so far, without those outside of all images
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto place = t_.place_of(tile + i);
-      const auto window = t_.template outputs<T>(place);
-      std::int64_t at = place.image * t_.out.image() + column / kLanes * t_.out.block();
+      const auto window = t_.template outputs<T>(tile + i);
+      [[maybe_unused]] const bool first = WithMoments && outputs == 0;
+      if constexpr (WithMoments) outputs += window.count();
+      std::int64_t at = column / kLanes * t_.out.block();
       for (std::int64_t c = 0; c < width; c += kLanes, at += t_.out.block()) {
         const float* const from = products + i * width + c;
         T* const out = results.out + at;
@@ -334,7 +337,7 @@ class Outputs : public PreparedOp {
               }
             });
         if constexpr (WithMoments) {
-          if (i == 0) {
+          if (first && outputs > 0) {
             channel_sums.start(window, out);
           } else {
             channel_sums.sum += sum[0] + sum[1];
@@ -344,7 +347,7 @@ class Outputs : public PreparedOp {
       }
     }
     if constexpr (WithMoments) {
-      const std::int64_t group = tile / kRowStep, outputs = outputs_in(group);
+      const std::int64_t group = tile / kRowStep;
       double *const means = results.means + group * t_.out.c() + column, *const squares =
                                                                              means + groups() * t_.out.c();
       for (std::int64_t c = 0; c < width; c += kLanes)

@@ -75,24 +75,66 @@ struct Side {
   std::int64_t block() const { return kLanes * h * w; }  ///< elements of kLanes channels of an image
 };
 
-/// A window of Size x Size pixels of kLanes channels, whose first pixel is (y,x). Pixels outside the image
-/// are zero.
+/// Images side by side in a canvas that is divided into tiles as if it were one image, so that fewer tiles
+/// hang over borders: images of 13x13 pixels take 16 tiles of 4x4 outputs each, but 49 for four. Pixel p of
+/// image i of a dimension is pixel i * pitch + p of the canvas; between two images there are zeros.
+struct Canvas {
+  std::int64_t images = 1;  ///< along this dimension
+  std::int64_t pitch = 0;
+
+  /// Where a line of pixels of a window is; `pixel` is -1 if it is outside of all images.
+  struct Line {
+    std::int64_t image, pixel;
+  };
+  /// Returns the lines of a window that begins at `first`, in images of `size` pixels.
+  template <int Size>
+  std::array<Line, Size> lines(std::int64_t first, std::int64_t size) const {
+    std::array<Line, Size> result;
+    std::int64_t image = first > 0 && images > 1 ? std::min(first / pitch, images - 1) : 0;
+    std::int64_t pixel = first - image * pitch;
+    for (Line& line : result) {
+      if (pixel == pitch && image + 1 < images) {
+        ++image;
+        pixel = 0;
+      }
+      line = {image, pixel >= 0 && pixel < size ? pixel : -1};
+      ++pixel;
+    }
+    return result;
+  }
+};
+
+/// A window of Size x Size pixels of kLanes channels. Pixels outside of all images are zero.
 template <int Size, class T>
 class Window {
  public:
-  /// Makes a window that lies outside the image.
+  using Lines = std::array<Canvas::Line, Size>;
+
+  /// Makes a window that lies outside of all images.
   Window() { at_.fill(-1); }
-  Window(const Side& side, std::int64_t y, std::int64_t x) {
+  /// Makes the window of the given rows and columns in a canvas with `across` images in a row, of which the
+  /// first is image `first` of `n`.
+  Window(const Side& side, const Lines& rows, const Lines& columns, std::int64_t first, std::int64_t across,
+         std::int64_t n) {
     for (int i = 0; i < Size; ++i)
       for (int j = 0; j < Size; ++j) {
-        const bool inside = y + i >= 0 && y + i < side.h && x + j >= 0 && x + j < side.w;
-        at_[index_of(i * Size + j)] = inside ? ((y + i) * side.w + x + j) * kLanes : -1;
+        const Canvas::Line &row = rows[index_of(i)], &column = columns[index_of(j)];
+        const std::int64_t image = first + row.image * across + column.image;
+        const bool inside = row.pixel >= 0 && column.pixel >= 0 && image < n;
+        at_[index_of(i * Size + j)] =
+            inside ? image * side.image() + (row.pixel * side.w + column.pixel) * kLanes : -1;
       }
   }
   bool inside(int i, int j) const { return at_[index_of(i * Size + j)] >= 0; }
-  /// Returns the offset of a pixel in a block of channels of the image. The pixel must be inside.
+  /// Returns the number of pixels that are inside an image.
+  std::int64_t count() const {
+    return std::count_if(at_.begin(), at_.end(), [](std::int64_t at) { return at >= 0; });
+  }
+  /// Returns the offset of a pixel from the same channels of the first pixel of all images. The pixel must be
+  /// inside.
   std::int64_t offset(int i, int j) const { return at_[index_of(i * Size + j)]; }
 
+  /// Returns a pixel; `block` points to the channels of the first pixel of all images.
   [[gnu::always_inline]] Vec load(const T* block, int i, int j) const {
     const std::int64_t at = at_[index_of(i * Size + j)];
     const T* const p = at < 0 ? kZeros.data() : block + at;
@@ -113,13 +155,22 @@ struct Tiling {
   std::int64_t n;
   Side in, out;
   std::int64_t pad;  ///< zeros before the first row and column of the input
+  Canvas down{}, across{};
 
-  std::int64_t rows() const { return (out.h + Method::outputs - 1) / Method::outputs; }
-  std::int64_t columns() const { return (out.w + Method::outputs - 1) / Method::outputs; }
-  std::int64_t tiles() const { return n * rows() * columns(); }
+  std::int64_t rows() const { return tiles_of(down, out.h); }       ///< of tiles in a canvas
+  std::int64_t columns() const { return tiles_of(across, out.w); }  ///< of tiles in a canvas
+  std::int64_t tiles() const {
+    const std::int64_t images = down.images * across.images;
+    return (n + images - 1) / images * rows() * columns();
+  }
+  /// Returns the fraction of the computed outputs that exist.
+  double used() const {
+    return static_cast<double>(n * out.h * out.w) /
+           static_cast<double>(tiles() * Method::outputs * Method::outputs);
+  }
 
   struct Place {
-    std::int64_t image, row, column;  ///< row and column count tiles
+    std::int64_t canvas, row, column;  ///< row and column count tiles
   };
   Place place_of(std::int64_t tile) const {
     const std::int64_t row = tile / columns();
@@ -127,25 +178,56 @@ struct Tiling {
   }
   /// Return the windows of the outputs and of the inputs of a tile.
   template <class T>
-  Window<Method::outputs, T> outputs(const Place& place) const {
-    return {out, place.row * Method::outputs, place.column * Method::outputs};
+  Window<Method::outputs, T> outputs(std::int64_t tile) const {
+    return window<Method::outputs, T>(out, place_of(tile), Method::outputs, 0);
   }
   template <class T>
-  Window<Method::inputs, T> inputs(const Place& place) const {
-    return {in, place.row * Method::step - pad, place.column * Method::step - pad};
+  Window<Method::inputs, T> inputs(std::int64_t tile) const {
+    return window<Method::inputs, T>(in, place_of(tile), Method::step, pad);
+  }
+
+  /// Puts as many images into a canvas, up to 4x4, as give the fewest tiles. Only for methods with stride 1.
+  void choose_canvas() {
+    // The zeros below an image are the padding of the next one, too.
+    down.pitch = std::max(in.h + pad, out.h);
+    across.pitch = std::max(in.w + pad, out.w);
+    Tiling best = *this;
+    for (down.images = 1; down.images <= 4; ++down.images)
+      for (across.images = 1; across.images <= 4; ++across.images)
+        if (tiles() < best.tiles()) best = *this;
+    *this = best;
+  }
+
+ private:
+  static std::int64_t tiles_of(const Canvas& canvas, std::int64_t outputs) {
+    return ((canvas.images - 1) * canvas.pitch + outputs + Method::outputs - 1) / Method::outputs;
+  }
+  template <int Size, class T>
+  Window<Size, T> window(const Side& side, const Place& place, std::int64_t step, std::int64_t before) const {
+    return {side,
+            down.lines<Size>(place.row * step - before, side.h),
+            across.lines<Size>(place.column * step - before, side.w),
+            place.canvas * down.images * across.images,
+            across.images,
+            n};
   }
 };
 
 /// The padding is the same on both sides (pays()).
 template <class Method>
 Tiling<Method> forward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad.x};
+  Tiling<Method> tiling{g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad.x};
+  if (Method::stride == 1) tiling.choose_canvas();
+  return tiling;
 }
 /// The gradient of the input is a convolution of the gradient of the output with the filters rotated by 180
 /// degrees.
 template <class Method>
 Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad.x : 0};
+  Tiling<typename Method::Backward> tiling{
+      g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad.x : 0};
+  if (Method::stride == 1) tiling.choose_canvas();
+  return tiling;
 }
 
 /// A matrix of units: (row, k) is at row * row_step + k * step.

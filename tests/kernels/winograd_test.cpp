@@ -137,6 +137,14 @@ TEST_CASE("Winograd's method matches the reference", "[winograd]") {
              conv(5, 32, 14, 14, 64, filter, 1, same),  // more tiles than a block, and not a multiple
              conv(40, 32, 15, 16, 32, filter, 1, same),
              conv(150, 16, 16, 16, 64, filter, 1, same),
+             // Images that share tiles with others, of which the last canvas lacks some.
+             conv(4, 32, 13, 13, 48, filter, 1, same),
+             conv(9, 32, 13, 13, 48, filter, 1, same),
+             conv(2, 32, 13, 16, 48, filter, 1, same),
+             conv(17, 32, 6, 5, 70, filter, 1, same),
+             conv(19, 32, 14, 14, 48, filter, 1, same),
+             conv(7, 32, 9, 11, 48, filter, 1, 0),
+             conv(5, 32, 7, 7, 48, filter, 1, same + 1),
          })
       if (filter == 3 || g.oh % 2 + g.ow % 2 == 0) check(g, type);
   }
@@ -188,7 +196,9 @@ TEST_CASE("Winograd's method adds a tensor and takes moments", "[winograd]") {
     // Several blocks of tiles; tiles over the border; padded channels; all panels.
     for (const ConvGeometry& g : {conv(40, 64, 16, 16, 150, filter, stride, filter / 2),
                                   conv(3, 64, 8, 8, 70, filter, stride, filter / 2),
-                                  conv(2, 64, 14, 10, 64, filter, stride, filter / 2)}) {
+                                  conv(2, 64, 14, 10, 64, filter, stride, filter / 2),
+                                  conv(9, 64, 13, 13, 64, filter, stride, filter / 2),
+                                  conv(33, 64, 6, 5, 64, filter, stride, filter / 2)}) {
       const Values src = stored_values(g.src(), 1, type), weights = test::test_values(g.weights(), 2),
                    bias = test::test_values(g.k, 3), addend = stored_values(g.dst(), 5, type);
       if (winograd(ConvForward{g}, type) == nullptr) continue;
@@ -278,6 +288,27 @@ TEST_CASE("Winograd's method keeps NaN where it is seen, also below a relu", "[w
     CHECK(std::none_of(out.begin() + static_cast<std::ptrdiff_t>(out.size() / 2), out.end(),
                        [](double v) { return std::isnan(v); }));
   }
+}
+
+TEST_CASE("images of 13x13 share tiles of Winograd's method", "[winograd]") {
+  if (!can_run(DataType::f32)) return test::skip("this processor has no AVX2");
+  // Four images take 49 tiles; NaN of an image reaches the tiles of its canvas, but no other canvas.
+  const ConvGeometry g = conv(8, 64, 13, 13, 64, 3, 1, 1);
+  Values src = test::test_values(g.src(), 1);
+  const std::size_t image = src.size() / 8;
+  std::fill_n(src.begin(), image, std::nan(""));
+  const Values out = run(ConvForward{g, false, false, false}, DataType::f32,
+                         {src, test::test_values(g.weights(), 2), {}}, 2);
+  const auto is_nan = [](double v) { return std::isnan(v); };
+  CHECK(std::all_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(image), is_nan));
+  const auto nans = [&](std::size_t i) {
+    const auto first = out.begin() + static_cast<std::ptrdiff_t>(i * image);
+    return std::count_if(first, first + static_cast<std::ptrdiff_t>(image), is_nan);
+  };
+  // Its right neighbour has two columns of 13, and the image below two rows, in tiles of both images.
+  CHECK(nans(1) == 64 * 2 * 13);
+  CHECK(nans(2) == 64 * 2 * 13);
+  for (std::size_t i = 4; i < 8; ++i) CHECK(nans(i) == 0);
 }
 
 TEST_CASE("Winograd's method is for convolutions that it was measured to make faster", "[winograd]") {
