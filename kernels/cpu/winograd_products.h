@@ -75,18 +75,19 @@ struct Side {
   std::int64_t block() const { return kLanes * h * w; }  ///< elements of kLanes channels of an image
 };
 
-/// Images side by side in a canvas that is divided into tiles as if it were one image, so that fewer tiles
-/// hang over borders: images of 13x13 pixels take 16 tiles of 4x4 outputs each, but 49 for four. Pixel p of
-/// image i of a dimension is pixel i * pitch + p of the canvas; between two images there are zeros.
-struct Canvas {
+/// The height or the width of a grid of images that is divided into tiles as if it were one image, so that
+/// fewer tiles hang over borders. Images of 13x13 pixels take 16 tiles of 4x4 outputs each, but four of them
+/// together take 49. Pixel p of image i along the dimension is pixel i * pitch + p of the grid; between two
+/// images there are zeros.
+struct GridDimension {
   std::int64_t images = 1;  ///< along this dimension
   std::int64_t pitch = 0;
 
-  /// Where a line of pixels of a window is; `pixel` is -1 if it is outside of all images.
+  /// Where a row or a column of a window is; `pixel` is -1 if it is outside of all images.
   struct Line {
     std::int64_t image, pixel;
   };
-  /// Returns the lines of a window that begins at `first`, in images of `size` pixels.
+  /// Returns the rows or columns of a window that begins at `first`; an image has `size` pixels.
   template <int Size>
   std::array<Line, Size> lines(std::int64_t first, std::int64_t size) const {
     std::array<Line, Size> result;
@@ -108,17 +109,17 @@ struct Canvas {
 template <int Size, class T>
 class Window {
  public:
-  using Lines = std::array<Canvas::Line, Size>;
+  using Lines = std::array<GridDimension::Line, Size>;
 
   /// Makes a window that lies outside of all images.
   Window() { at_.fill(-1); }
-  /// Makes the window of the given rows and columns in a canvas with `across` images in a row, of which the
+  /// Makes the window of the given rows and columns in a grid with `across` images in a row, of which the
   /// first is image `first` of `n`.
   Window(const Side& side, const Lines& rows, const Lines& columns, std::int64_t first, std::int64_t across,
          std::int64_t n) {
     for (int i = 0; i < Size; ++i)
       for (int j = 0; j < Size; ++j) {
-        const Canvas::Line &row = rows[index_of(i)], &column = columns[index_of(j)];
+        const GridDimension::Line &row = rows[index_of(i)], &column = columns[index_of(j)];
         const std::int64_t image = first + row.image * across + column.image;
         const bool inside = row.pixel >= 0 && column.pixel >= 0 && image < n;
         at_[index_of(i * Size + j)] =
@@ -155,10 +156,10 @@ struct Tiling {
   std::int64_t n;
   Side in, out;
   std::int64_t pad;  ///< zeros before the first row and column of the input
-  Canvas down{}, across{};
+  GridDimension down{}, across{};
 
-  std::int64_t rows() const { return tiles_of(down, out.h); }       ///< of tiles in a canvas
-  std::int64_t columns() const { return tiles_of(across, out.w); }  ///< of tiles in a canvas
+  std::int64_t rows() const { return tiles_of(down, out.h); }       ///< of tiles in a grid
+  std::int64_t columns() const { return tiles_of(across, out.w); }  ///< of tiles in a grid
   std::int64_t tiles() const {
     const std::int64_t images = down.images * across.images;
     return (n + images - 1) / images * rows() * columns();
@@ -170,7 +171,7 @@ struct Tiling {
   }
 
   struct Place {
-    std::int64_t canvas, row, column;  ///< row and column count tiles
+    std::int64_t grid, row, column;  ///< row and column count tiles
   };
   Place place_of(std::int64_t tile) const {
     const std::int64_t row = tile / columns();
@@ -186,8 +187,8 @@ struct Tiling {
     return window<Method::inputs, T>(in, place_of(tile), Method::step, pad);
   }
 
-  /// Puts as many images into a canvas, up to 4x4, as give the fewest tiles. Only for methods with stride 1.
-  void choose_canvas() {
+  /// Puts as many images into a grid, up to 4x4, as give the fewest tiles. Only for methods with stride 1.
+  void choose_grid() {
     // The zeros below an image are the padding of the next one, too.
     down.pitch = std::max(in.h + pad, out.h);
     across.pitch = std::max(in.w + pad, out.w);
@@ -199,15 +200,15 @@ struct Tiling {
   }
 
  private:
-  static std::int64_t tiles_of(const Canvas& canvas, std::int64_t outputs) {
-    return ((canvas.images - 1) * canvas.pitch + outputs + Method::outputs - 1) / Method::outputs;
+  static std::int64_t tiles_of(const GridDimension& grid, std::int64_t outputs) {
+    return ((grid.images - 1) * grid.pitch + outputs + Method::outputs - 1) / Method::outputs;
   }
   template <int Size, class T>
   Window<Size, T> window(const Side& side, const Place& place, std::int64_t step, std::int64_t before) const {
     return {side,
             down.lines<Size>(place.row * step - before, side.h),
             across.lines<Size>(place.column * step - before, side.w),
-            place.canvas * down.images * across.images,
+            place.grid * down.images * across.images,
             across.images,
             n};
   }
@@ -217,7 +218,7 @@ struct Tiling {
 template <class Method>
 Tiling<Method> forward_tiling(const ConvGeometry& g) {
   Tiling<Method> tiling{g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad.x};
-  if (Method::stride == 1) tiling.choose_canvas();
+  if (Method::stride == 1) tiling.choose_grid();
   return tiling;
 }
 /// The gradient of the input is a convolution of the gradient of the output with the filters rotated by 180
@@ -226,7 +227,7 @@ template <class Method>
 Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
   Tiling<typename Method::Backward> tiling{
       g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad.x : 0};
-  if (Method::stride == 1) tiling.choose_canvas();
+  if (Method::stride == 1) tiling.choose_grid();
   return tiling;
 }
 

@@ -137,7 +137,7 @@ TEST_CASE("Winograd's method matches the reference", "[winograd]") {
              conv(5, 32, 14, 14, 64, filter, 1, same),  // more tiles than a block, and not a multiple
              conv(40, 32, 15, 16, 32, filter, 1, same),
              conv(150, 16, 16, 16, 64, filter, 1, same),
-             // Images that share tiles with others, of which the last canvas lacks some.
+             // Images that share tiles with others, of which the last grid lacks some.
              conv(4, 32, 13, 13, 48, filter, 1, same),
              conv(9, 32, 13, 13, 48, filter, 1, same),
              conv(2, 32, 13, 16, 48, filter, 1, same),
@@ -292,7 +292,7 @@ TEST_CASE("Winograd's method keeps NaN where it is seen, also below a relu", "[w
 
 TEST_CASE("images of 13x13 share tiles of Winograd's method", "[winograd]") {
   if (!can_run(DataType::f32)) return test::skip("this processor has no AVX2");
-  // Four images take 49 tiles; NaN of an image reaches the tiles of its canvas, but no other canvas.
+  // Four images take 49 tiles; NaN of an image reaches the tiles of its grid, but no other grid.
   const ConvGeometry g = conv(8, 64, 13, 13, 64, 3, 1, 1);
   Values src = test::test_values(g.src(), 1);
   const std::size_t image = src.size() / 8;
