@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <type_traits>
+#include <vector>
 
 #include "kernels/cpu/moments.h"
 #include "kernels/cpu/winograd_products.h"
@@ -90,6 +91,8 @@ class Outputs : public PreparedOp {
     args_ = args;
     algorithm_ = "winograd:own";
     workspace_bytes_ = shared_bytes() + moments_bytes() + threads_ * thread_bytes();
+    if (!epilogue_.moments) return;
+    for (std::int64_t group = 0; group < groups(); ++group) group_outputs_.push_back(outputs_in(group));
   }
 
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const override {
@@ -120,7 +123,9 @@ class Outputs : public PreparedOp {
     if (epilogue_.moments) {
       double *const means = results.means, *const squares = means + groups() * t_.out.c();
       merge_moments(
-          groups(), t_.out.c(), [&](std::int64_t group) { return outputs_in(group); }, means, squares);
+          groups(), t_.out.c(),
+          [&](std::int64_t group) { return group_outputs_[static_cast<std::size_t>(group)]; }, means,
+          squares);
       write_moments(t_.out.channels, t_.n * t_.out.h * t_.out.w, means, squares, as<float>(pointers[next]),
                     as<float>(pointers[next + 1]));
     }
@@ -359,7 +364,8 @@ class Outputs : public PreparedOp {
   const bool backward_;
   const Epilogue epilogue_;
   const int threads_;
-  std::int64_t tiles_ = 0;  ///< number of tiles in a block, which are transformed at a time
+  std::int64_t tiles_ = 0;                   ///< number of tiles in a block, which are transformed at a time
+  std::vector<std::int64_t> group_outputs_;  ///< outputs_in() of each group, if there are moments
 };
 
 }  // namespace convnet::cpu::winograd
