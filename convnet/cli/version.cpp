@@ -19,7 +19,7 @@ std::string computes_with() {
 
 /// Returns a line that says for which processors a build was compiled that does not compute on all; else "".
 std::string compiled_for() {
-  const InstructionSet lowest = compiled_instruction_sets().front();
+  const InstructionSet lowest = lowest_compiled_instruction_set();
   if (lowest == InstructionSet::base) return "";
   return "compiled for processors with " + name_of(lowest) +
          " or later ones; scripts/build compiles it for all\n";

@@ -137,21 +137,14 @@ std::string name_of(InstructionSet set) {
   return std::string(kBaseName);
 }
 
-std::vector<InstructionSet> compiled_instruction_sets() {
-  return {
+InstructionSet lowest_compiled_instruction_set() {
 #if defined(CONVNET_KERNELS_base)
-    InstructionSet::base,
+  return InstructionSet::base;
+#elif defined(CONVNET_KERNELS_v3)
+  return InstructionSet::avx2;
+#else
+  return InstructionSet::avx512_core;
 #endif
-#if defined(CONVNET_KERNELS_v3)
-        InstructionSet::avx2,
-#endif
-#if defined(CONVNET_KERNELS_v4)
-        InstructionSet::avx512_core,
-#endif
-#if defined(CONVNET_KERNELS_v4_bf16)
-        InstructionSet::avx512_core_bf16,
-#endif
-  };
 }
 
 #if defined(__x86_64__)

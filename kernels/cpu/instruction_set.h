@@ -28,9 +28,9 @@ enum class InstructionSet {
 /// is "NEON" on 64-bit ARM, and "BASE" elsewhere.
 std::string name_of(InstructionSet set);
 
-/// Returns the levels that our own kernels are compiled for in this build, from the lowest: all, or those of
-/// the processor that it was built on (CONVNET_INSTRUCTION_SETS).
-std::vector<InstructionSet> compiled_instruction_sets();
+/// Returns the lowest level that this build has own kernels for: `base`, or that of the processor that it was
+/// built on (CONVNET_INSTRUCTION_SETS).
+InstructionSet lowest_compiled_instruction_set();
 
 /// Returns the flags of this x86-64 processor on which levels depend, separated by spaces and named as
 /// /proc/cpuinfo names them. It asks the processor itself, because that file lists the flags of another one

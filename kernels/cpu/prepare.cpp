@@ -28,9 +28,8 @@ const OwnKernels& own_kernels([[maybe_unused]] InstructionSet set) {
   return convnet_own_kernels_base;
 #else
   throw DeviceError("cpu: this program was compiled for processors with " +
-                    name_of(compiled_instruction_sets().front()) +
-                    " or later ones, and cannot compute with " + name_of(set) +
-                    "; `scripts/build` compiles it for all processors");
+                    name_of(lowest_compiled_instruction_set()) + " or later ones, and cannot compute with " +
+                    name_of(set) + "; `scripts/build` compiles it for all processors");
 #endif
 }
 

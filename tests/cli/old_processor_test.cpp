@@ -18,7 +18,7 @@ std::string why_not() {
 #elif !defined(__x86_64__)
   return "the old processors are of another architecture";
 #endif
-  if (compiled_instruction_sets().front() > InstructionSet::sse41)
+  if (lowest_compiled_instruction_set() > InstructionSet::sse41)
     return "this build has own kernels for later processors alone (CONVNET_INSTRUCTION_SETS=native)";
   return std::filesystem::exists(kEmulator) ? "" : "qemu-user is not installed";
 }

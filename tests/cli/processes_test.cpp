@@ -128,7 +128,7 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
 
 TEST_CASE("processes on different processors compute with the least instruction set") {
   if (instruction_set() <= InstructionSet::avx2) return test::skip("this processor has no AVX-512");
-  if (compiled_instruction_sets().front() > InstructionSet::avx2)
+  if (lowest_compiled_instruction_set() > InstructionSet::avx2)
     return test::skip("this build has own kernels for AVX-512 alone (CONVNET_INSTRUCTION_SETS=native)");
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
