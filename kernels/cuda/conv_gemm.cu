@@ -32,16 +32,28 @@ struct Shape {
 /// Copies windows of the input to the matrix of windows.
 template <class T, int Lanes>
 struct GatherWindows {
+  GatherWindows(const Shape& shape, const Vector<T, Lanes>* input, Vector<T, Lanes>* matrix)
+      : s(shape),
+        src(input),
+        columns(matrix),
+        by_width(s.width),
+        by_row(s.row),
+        by_inputs(s.inputs),
+        by_taps(s.columns.size),
+        by_ow(s.ow),
+        by_oh(s.oh) {}
+
   Shape s;
   const Vector<T, Lanes>* src;
   Vector<T, Lanes>* columns;
+  Divisor by_width, by_row, by_inputs, by_taps, by_ow, by_oh;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const Quotient pixel = divide(i, s.width);
-    const Quotient group = divide(pixel.rest, s.row);
-    const Quotient tap = divide(group.rest, s.inputs);
-    const Quotient at = divide(tap.value, s.columns.size);
-    const Quotient line = divide(pixel.value, s.ow);
-    const Quotient image = divide(line.value, s.oh);
+    const Quotient pixel = by_width.divide_index(i);
+    const Quotient group = by_row.divide(static_cast<std::uint32_t>(pixel.rest));
+    const Quotient tap = by_inputs.divide(static_cast<std::uint32_t>(group.rest));
+    const Quotient at = by_taps.divide(static_cast<std::uint32_t>(tap.value));
+    const Quotient line = by_ow.divide_index(pixel.value);
+    const Quotient image = by_oh.divide_index(line.value);
     const std::int64_t y = s.rows.origin(static_cast<int>(image.rest)) + at.value * s.rows.dilation;
     const std::int64_t x = s.columns.origin(static_cast<int>(line.rest)) + at.rest * s.columns.dilation;
     const bool inside = y >= 0 && y < s.image.h && x >= 0 && x < s.image.w;
@@ -136,8 +148,8 @@ struct Columns {
       using Value = Vector<decltype(stored), lanes()>;
       for_each(
           stream, count / lanes(),
-          GatherWindows<decltype(stored), lanes()>{s.in_vectors(lanes()), reinterpret_cast<const Value*>(src),
-                                                   reinterpret_cast<Value*>(memory)});
+          GatherWindows<decltype(stored), lanes()>(s.in_vectors(lanes()), reinterpret_cast<const Value*>(src),
+                                                   reinterpret_cast<Value*>(memory)));
     });
     return memory;
   }
