@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 PROGRAM, LIBRARY = map(os.path.abspath, sys.argv[1:3])
-POINTS = int(sys.argv[3]) if len(sys.argv) > 3 else 6
+POINTS = int(sys.argv[3]) if len(sys.argv) > 3 else 12
 
 wrongs = []  # what was wrong with each run, in words
 
