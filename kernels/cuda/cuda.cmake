@@ -1,8 +1,8 @@
 # The CUDA backend, for the A100 (sm_80) and the H100 (sm_90), which has an instruction that waits for earlier
 # kernels (launch.h). Newer GPUs compile the PTX themselves.
-set(CMAKE_CUDA_ARCHITECTURES OFF)
-set(cuda_code -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code=[sm_90,compute_90]")
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs that the CUDA backend is compiled for, as CMake names them")
 enable_language(CUDA)
+set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")  # -O is the level for the host's code, which only starts kernels
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels
   bias concat cost batch_norm batch_norm_sums conv_edges conv_gemm depthwise elementwise eltwise image inner_product load local norm pool
@@ -38,7 +38,7 @@ add_library(convnet_cuda OBJECT
 # CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
 set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF UNITY_BUILD OFF)
 target_compile_options(convnet_cuda PRIVATE
-  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;${cuda_code};--extended-lambda;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--extended-lambda;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
 target_link_libraries(convnet_cuda
   PUBLIC convnet_targets PRIVATE CUDA::cudart CUDA::cublasLt nlohmann_json::nlohmann_json)
 if(CONVNET_CUDNN)
