@@ -1,6 +1,8 @@
 // How batch norm walks over a tensor: in strips that stay in the first-level cache, with sums for each lane.
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -48,12 +50,22 @@ class Cutting {
       lanes.set(j, per_channel[static_cast<std::size_t>(channel(block, j))]);
   }
 
-  /// Calls body(group, block) for all, in parallel.
+  /// Calls body(group, block) for all, in parallel. Each thread goes through its groups from the last one to
+  /// the first: the operation before this one has ended with the last images, which are still in the caches,
+  /// and the one after it begins with the first ones.
   template <class Body>
   void for_pieces(const Body& body) const {
-#pragma omp parallel for collapse(2) schedule(static) if (view_.size() >= kParallelElements)
-    for (std::int64_t group = 0; group < groups_; ++group)
-      for (std::int64_t block = 0; block < blocks_; ++block) body(group, block);
+#pragma omp parallel if (view_.size() >= kParallelElements)
+    {
+      const std::int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const std::int64_t first = groups_ * blocks_ * thread / threads;
+      const std::int64_t end = groups_ * blocks_ * (thread + 1) / threads;
+      for (std::int64_t group = (end - 1) / blocks_; group >= first / blocks_ && first < end; --group) {
+        const std::int64_t begin = group * blocks_;
+        for (std::int64_t i = std::max(first, begin); i < std::min(end, begin + blocks_); ++i)
+          body(group, i - begin);
+      }
+    }
   }
 
   /// Calls body(group, first, end) for all ranges [first, end) of blocks of all groups, in parallel.
