@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <initializer_list>
 #include <utility>
 
 #include "convnet/base/error.h"
@@ -30,26 +31,39 @@ void end_by(int signal) {
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
-}  // namespace
-
-StopSignal::StopSignal(const StandardStreams& streams) : streams_(streams) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGUSR1);
-  if (!is_ignored(SIGHUP)) sigaddset(&signals, SIGHUP);
-  if (pthread_sigmask(SIG_BLOCK, &signals, nullptr) != 0 ||
-      (fd_ = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
-    throw RunError("cannot watch for SIGINT and SIGTERM");
+/// Blocks these signals, and returns a descriptor of them; -1 if that fails.
+int blocked(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) {
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) sigaddset(&set, signal);
+  }
+  return pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0 ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
 }
 
-StopSignal::~StopSignal() { close(fd_); }
+/// Takes a signal that has arrived, and returns it; 0 if there is none.
+int taken_from(int descriptor) {
+  signalfd_siginfo info;
+  return read(descriptor, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+}  // namespace
+
+StopSignal::StopSignal(const StandardStreams& streams)
+    : streams_(streams), interrupts_(blocked({SIGINT})), others_(blocked({SIGTERM, SIGUSR1, SIGHUP})) {
+  if (interrupts_ < 0 || others_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
+}
+
+StopSignal::~StopSignal() {
+  close(interrupts_);
+  close(others_);
+}
 
 bool StopSignal::arrived() {
   if (arrived_) return true;
-  signalfd_siginfo info;
-  if (!watched_ && read(fd_, &info, sizeof info) == sizeof info) signal_ = static_cast<int>(info.ssi_signo);
+  int signal = watched_ == Watched::none ? taken_from(interrupts_) : 0;
+  if (signal == 0 && watched_ != Watched::all) signal = taken_from(others_);
+  if (signal != 0) signal_ = signal;  // a Watcher may set it, too
   if (streams_.closed() || signal_ != 0)
     arrived_ = true;
   else if (seconds_left() <= kept_back_)
@@ -58,43 +72,44 @@ bool StopSignal::arrived() {
 }
 
 /// A watcher that cannot wait for signals ends, and leaves them to arrived().
-StopSignal::Watcher::Watcher(StopSignal& signals, std::function<bool(int signal)> takes)
+StopSignal::Watcher::Watcher(StopSignal& signals, Watched watched, std::function<bool(int signal)> takes)
     : signals_(signals), over_(eventfd(0, EFD_CLOEXEC)) {
   if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
-  thread_ = std::thread([arriving = signals.fd_, over = over_, takes = std::move(takes)] {
+  const int others = watched == Watched::all ? signals.others_ : -1;  // poll() ignores -1
+  thread_ = std::thread([interrupts = signals.interrupts_, others, over = over_, takes = std::move(takes)] {
     while (true) {
-      std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
+      std::array<pollfd, 3> events = {{{over, POLLIN, 0}, {interrupts, POLLIN, 0}, {others, POLLIN, 0}}};
       while (poll(events.data(), events.size(), -1) < 0) {
         if (errno != EINTR) return;
       }
-      signalfd_siginfo info;
-      if (events[0].revents != 0 || read(arriving, &info, sizeof info) != sizeof info) return;
-      if (!takes(static_cast<int>(info.ssi_signo))) return;
+      if (events[0].revents != 0) return;
+      const int signal = taken_from(events[1].revents != 0 ? interrupts : others);
+      if (signal == 0 || !takes(signal)) return;
     }
   });
-  signals_.watched_ = true;
+  signals_.watched_ = watched;
 }
 
 StopSignal::Watcher::~Watcher() {
   eventfd_write(over_, 1);
   thread_.join();
   close(over_);
-  signals_.watched_ = false;
+  signals_.watched_ = Watched::none;
 }
 
 StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
-    : watcher_(signals, [before_end = std::move(before_end)](int signal) {
+    : watcher_(signals, Watched::all, [before_end = std::move(before_end)](int signal) {
         before_end();
         end_by(signal);
         return false;
       }) {}
 
 StopSignal::AnswersCtrlC::AnswersCtrlC(StopSignal& signals)
-    : watcher_(signals, [&signals, answered = false](int signal) mutable {
-        if (signals.signal_ == 0) signals.signal_ = signal;
-        if (signal != SIGINT) return true;
+    : watcher_(signals, Watched::interrupts, [&signals, answered = false](int signal) mutable {
         if (answered) end_by(signal);
         answered = true;
+        int none = 0;
+        signals.signal_.compare_exchange_strong(none, signal);
         fmt::print(stderr,
                    "\nStopping after this minibatch; another Ctrl-C ends the program at once, and nothing is "
                    "saved\n");

@@ -22,7 +22,7 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
   /// Returns whether a signal has arrived, nobody reads stdout any more, or the time is up. Does not block.
-  /// As long as an EndsProgram lives, signals are left to it.
+  /// Signals that a Watcher watches are left to it.
   bool arrived();
 
   /// The time is up `seconds` after this object was made, less what keep_back() asks for.
@@ -38,11 +38,14 @@ class StopSignal {
   /// Returns the signal because of which arrived() is true; 0 for another reason.
   int signal() const { return signal_; }
 
-  /// A thread that gives each signal to a function, until that returns false. As long as it lives, arrived()
-  /// takes none.
+  /// The signals that a Watcher takes: none, SIGINT, or all of them. The others stay pending until arrived()
+  /// takes them, for those who ask whether the program is to end (OutputFile, while nobody reads a pipe).
+  enum class Watched { none, interrupts, all };
+
+  /// A thread that gives each of these signals to a function, until that returns false.
   class Watcher {
    public:
-    Watcher(StopSignal& signals, std::function<bool(int signal)> takes);
+    Watcher(StopSignal& signals, Watched watched, std::function<bool(int signal)> takes);
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
     ~Watcher();
@@ -75,8 +78,8 @@ class StopSignal {
 
  private:
   const StandardStreams& streams_;
-  int fd_ = -1;
-  bool watched_ = false;         ///< a Watcher takes the signals
+  int interrupts_, others_;  ///< descriptors of SIGINT and of the other signals
+  Watched watched_ = Watched::none;
   std::atomic<int> signal_ = 0;  ///< that has been taken; 0 for none
   bool arrived_ = false, out_of_time_ = false;
   Clock::time_point start_ = Clock::now();

@@ -271,6 +271,7 @@ TEST_CASE("results go into pipes and devices, which stay what they are") {
   waits.send(SIGTERM);
   const Outcome ended = waits.finish();
   CHECK(ended.code == 1);
+  CHECK(ended.err.find("nobody reads") == std::string::npos);  // it says so after a minute
   for (const char* link : {"null", "link", "out/probabilities_2.npy"}) CHECK(fs::is_symlink(shop / link));
   CHECK(fs::is_character_file("/dev/null"));
 }

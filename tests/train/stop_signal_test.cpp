@@ -94,6 +94,20 @@ TEST_CASE("the first Ctrl-C asks a run to stop, and the second one ends it") {
         }) == -SIGINT);
 }
 
+TEST_CASE("a signal that ends a run is pending until the run looks for it") {
+  CHECK(child([] {
+          const StandardStreams streams;
+          StopSignal stop(streams);
+          const StopSignal::AnswersCtrlC answers(stop);
+          kill(getpid(), SIGTERM);
+          usleep(50'000);
+          sigset_t pending;
+          sigpending(&pending);
+          if (sigismember(&pending, SIGTERM) != 1) _exit(4);
+          if (!stop.arrived() || stop.signal() != SIGTERM) _exit(5);
+        }) == 0);
+}
+
 TEST_CASE("preparations end although nobody can wait for signals") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return test::skip("sanitizers open files of their own");
