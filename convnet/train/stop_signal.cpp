@@ -22,8 +22,9 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Ends this program by `signal`, which is blocked here.
+/// Ends this program by `signal`, which is blocked here and may be ignored.
 void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, signal);

@@ -83,15 +83,19 @@ TEST_CASE("the first Ctrl-C asks a run to stop, and the second one ends it") {
           for (int i = 0; i < 3; ++i) kill(getpid(), SIGTERM);
           usleep(50'000);
         }) == 0);
-  CHECK(child([&] {
-          const StandardStreams streams;
-          StopSignal stop(streams);
-          const StopSignal::AnswersCtrlC answers(stop);
-          await(stop, SIGINT);
-          usleep(50'000);
-          kill(getpid(), SIGINT);
-          while (true) pause();
-        }) == -SIGINT);
+  // Shells start the jobs of a script in the background with SIGINT ignored.
+  for (const bool ignored : {false, true}) {
+    CHECK(child([&] {
+            std::signal(SIGINT, ignored ? SIG_IGN : SIG_DFL);
+            const StandardStreams streams;
+            StopSignal stop(streams);
+            const StopSignal::AnswersCtrlC answers(stop);
+            await(stop, SIGINT);
+            usleep(50'000);
+            kill(getpid(), SIGINT);
+            while (true) pause();
+          }) == -SIGINT);
+  }
 }
 
 TEST_CASE("a signal that ends a run is pending until the run looks for it") {
