@@ -33,8 +33,22 @@ static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<bool>
   while (true) pause();
 }
 
-/// Calls only functions that are safe in a signal handler.
-void remove_and_end(int signal) {
+RemovedAtEnd::Slot* slot_for(const char* name) {
+  for (RemovedAtEnd::Slot* slot = slots; slot != nullptr; slot = slot->next) {
+    const char* none = nullptr;
+    if (slot->name.compare_exchange_strong(none, name)) return slot;
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it is in the list for ever
+  auto* slot = new RemovedAtEnd::Slot{name, slots};
+  while (!slots.compare_exchange_weak(slot->next, slot)) {
+  }
+  return slot;
+}
+
+}  // namespace
+
+/// Calls only functions that are safe in a signal handler, which it also is.
+void end_by_signal(int signal) {
   if (owner == getpid()) {
     ending = true;
     for (RemovedAtEnd::Slot* slot = slots; slot != nullptr; slot = slot->next) {
@@ -50,27 +64,13 @@ void remove_and_end(int signal) {
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
-RemovedAtEnd::Slot* slot_for(const char* name) {
-  for (RemovedAtEnd::Slot* slot = slots; slot != nullptr; slot = slot->next) {
-    const char* none = nullptr;
-    if (slot->name.compare_exchange_strong(none, name)) return slot;
-  }
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it is in the list for ever
-  auto* slot = new RemovedAtEnd::Slot{name, slots};
-  while (!slots.compare_exchange_weak(slot->next, slot)) {
-  }
-  return slot;
-}
-
-}  // namespace
-
 void remove_temporaries_at_end_signals() {
   owner = getpid();
   for (const int signal : kSignals) {
     struct sigaction before = {};
     if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
-    action.sa_handler = remove_and_end;
+    action.sa_handler = end_by_signal;
     sigemptyset(&action.sa_mask);
     for (const int other : kSignals) sigaddset(&action.sa_mask, other);
     sigaction(signal, &action, nullptr);

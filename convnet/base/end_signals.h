@@ -9,6 +9,9 @@ namespace convnet {
 /// program as they do by default. Signals that are ignored stay ignored.
 void remove_temporaries_at_end_signals();
 
+/// Removes those files and ends the program as `signal` does by default, also where it is blocked or ignored.
+void end_by_signal(int signal);
+
 /// A temporary file that such a signal removes as long as the object lives. Make the object once the file is
 /// there: the name may belong to another process before. `file` must be constant and outlive the object.
 /// Thread-safe.

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 
 namespace convnet {
@@ -20,16 +21,6 @@ namespace {
 bool is_ignored(int signal) {
   struct sigaction action = {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-/// Ends this program by `signal`, which is blocked here and may be ignored.
-void end_by(int signal) {
-  std::signal(signal, SIG_DFL);
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, signal);
-  raise(signal);
-  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
 /// Blocks these signals, and returns a descriptor of them; -1 if that fails.
@@ -101,13 +92,13 @@ StopSignal::Watcher::~Watcher() {
 StopSignal::EndsProgram::EndsProgram(StopSignal& signals, std::function<void()> before_end)
     : watcher_(signals, Watched::all, [before_end = std::move(before_end)](int signal) {
         before_end();
-        end_by(signal);
+        end_by_signal(signal);
         return false;
       }) {}
 
 StopSignal::AnswersCtrlC::AnswersCtrlC(StopSignal& signals)
     : watcher_(signals, Watched::interrupts, [&signals, answered = false](int signal) mutable {
-        if (answered) end_by(signal);
+        if (answered) end_by_signal(signal);
         answered = true;
         int none = 0;
         signals.signal_.compare_exchange_strong(none, signal);

@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
+#include <string>
 
+#include "convnet/base/end_signals.h"
 #include "tests/catch.h"
+#include "tests/temp_folder.h"
 
 using namespace convnet;
 
@@ -95,6 +99,28 @@ TEST_CASE("the first Ctrl-C asks a run to stop, and the second one ends it") {
             kill(getpid(), SIGINT);
             while (true) pause();
           }) == -SIGINT);
+  }
+}
+
+TEST_CASE("a second Ctrl-C removes temporary files") {
+  const TempFolder folder;
+  const std::string file = folder / "temporary";
+  for (const bool ignored : {false, true}) {
+    write_file(file, "half of a checkpoint");
+    CHECK(child([&] {
+            std::signal(SIGINT, ignored ? SIG_IGN : SIG_DFL);
+            remove_temporaries_at_end_signals();
+            const RemovedAtEnd removed(file);
+            const StandardStreams streams;
+            StopSignal stop(streams);
+            const StopSignal::AnswersCtrlC answers(stop);
+            kill(getpid(), SIGINT);
+            while (!stop.arrived()) usleep(1000);
+            usleep(50'000);
+            kill(getpid(), SIGINT);
+            while (true) pause();
+          }) == -SIGINT);
+    CHECK_FALSE(std::filesystem::exists(file));
   }
 }
 
