@@ -60,7 +60,7 @@ class Cutting {
       const std::int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
       const std::int64_t first = groups_ * blocks_ * thread / threads;
       const std::int64_t end = groups_ * blocks_ * (thread + 1) / threads;
-      for (std::int64_t group = (end - 1) / blocks_; group >= first / blocks_ && first < end; --group) {
+      for (std::int64_t group = (end - 1) / blocks_; group >= first / blocks_; --group) {
         const std::int64_t begin = group * blocks_;
         for (std::int64_t i = std::max(first, begin); i < std::min(end, begin + blocks_); ++i)
           body(group, i - begin);
