@@ -189,9 +189,8 @@ struct Tiling {
 
   /// Puts as many images into a grid, up to 4x4, as give the fewest tiles. Only for methods with stride 1.
   void choose_grid() {
-    // The zeros below an image are the padding of the next one, too.
-    down.pitch = std::max(in.h + pad, out.h);
-    across.pitch = std::max(in.w + pad, out.w);
+    down.pitch = pitch(in.h, out.h);
+    across.pitch = pitch(in.w, out.w);
     Tiling best = *this;
     for (down.images = 1; down.images <= 4; ++down.images)
       for (across.images = 1; across.images <= 4; ++across.images)
@@ -200,6 +199,12 @@ struct Tiling {
   }
 
  private:
+  /// The zeros below an image are the padding of the next one, too. No window reaches two images, even if the
+  /// padding differs from side to side.
+  std::int64_t pitch(std::int64_t inputs, std::int64_t outputs) const {
+    constexpr std::int64_t kReach = Method::inputs - Method::outputs;  // a window's pixels but one
+    return std::max({inputs + pad, outputs, outputs + kReach - pad});
+  }
   static std::int64_t tiles_of(const GridDimension& grid, std::int64_t outputs) {
     return ((grid.images - 1) * grid.pitch + outputs + Method::outputs - 1) / Method::outputs;
   }
@@ -214,7 +219,6 @@ struct Tiling {
   }
 };
 
-/// The padding is the same on both sides (pays()).
 template <class Method>
 Tiling<Method> forward_tiling(const ConvGeometry& g) {
   Tiling<Method> tiling{g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad.x};

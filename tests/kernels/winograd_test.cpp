@@ -18,6 +18,7 @@ namespace {
 
 using test::conv;
 using test::Values;
+using test::with_zeros_behind;
 
 /// Returns whether this processor has the instructions for products of a type that the method uses.
 bool can_run(DataType type) {
@@ -93,7 +94,7 @@ Values run_over_addend(const OpDesc& op, DataType type, const std::vector<Values
 
 void check(const ConvGeometry& g, DataType type) {
   INFO(to_string(type) << ", filters of side " << g.filter.x << ", " << to_string(g.src()) << " to "
-                       << to_string(g.dst()) << " with padding " << g.pad.x);
+                       << to_string(g.dst()) << " with padding " << to_string(g.pad));
   const Values src = stored_values(g.src(), 1, type), diff_dst = stored_values(g.dst(), 4, type);
   const Values weights = test::test_values(g.weights(), 2);
   const ConvForward forward{g, false, false, false};
@@ -159,6 +160,25 @@ TEST_CASE("Winograd's method matches the reference", "[winograd]") {
              conv(40, 64, 16, 15, 64, filter, stride, 1),
          })
       check(g, type);
+  }
+}
+
+TEST_CASE(
+    "Winograd's method matches the reference where the zeros behind an image are more or fewer than before "
+    "it",
+    "[winograd]") {
+  if (cases().empty()) return test::skip("this processor has no AVX2");
+  for (const auto& [type, filter, stride] : cases()) {
+    const std::int64_t same = filter / 2;
+    // Up to four images share a grid of tiles; behind each of them are the zeros that are before the next
+    // one.
+    for (const ConvGeometry& g :
+         {conv(5, 32, 13, 13, 48, filter, stride, same), conv(9, 32, 6, 5, 70, filter, stride, same),
+          conv(6, 64, 12, 14, 64, filter, stride, stride == 1 ? 0 : same),
+          conv(7, 32, 9, 11, 64, filter, stride, stride == 1 ? same + 1 : same)})
+      for (const Sides behind : {Sides(0), Sides(same + 1), Sides{same - 1, same + 2}, Sides(filter)})
+        if (winograd(ConvForward{with_zeros_behind(g, behind), false}, type))
+          check(with_zeros_behind(g, behind), type);
   }
 }
 
