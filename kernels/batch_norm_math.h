@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/functors.h"
+#include "convnet/base/host_device.h"
 
 namespace convnet {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/functors.h"
+#include "convnet/base/host_device.h"
 
 namespace convnet {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/functors.h"
+#include "convnet/base/host_device.h"
 #include "kernels/ops/costs.h"
 
 namespace convnet {

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "convnet/base/host_device.h"
+#include "kernels/exponentials.h"
+#include "kernels/ops/neuron.h"
 
 namespace convnet {
 
@@ -12,86 +14,6 @@ namespace convnet {
 /// equal values the first one stays. There are no branches, so that loops vectorise.
 CONVNET_HD inline bool beats(float v, float best) {
   return (static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best))) != 0;
-}
-
-enum class NeuronKind {
-  ident,
-  relu,
-  logistic,
-  tanh,
-  abs,
-  softrelu,
-  square,
-  sqrt,
-  log,
-  brelu,
-  linear,
-  drelu,
-  abstanh,
-  nrelu,
-  leaky,
-  elu,
-  silu,
-  gelu,
-  mish,
-  hsigmoid,
-  hswish
-};
-
-/// A neuron with its parameters, like a*tanh(b*x); parameters that the neuron does not have are 1.
-struct Neuron {
-  NeuronKind kind = NeuronKind::ident;
-  float a = 1, b = 1;
-
-  constexpr bool is_ident() const { return kind == NeuronKind::ident; }
-};
-
-/// Returns the name in layer files and plans.
-constexpr const char* neuron_name(NeuronKind kind) {
-  switch (kind) {
-    case NeuronKind::ident: return "ident";
-    case NeuronKind::relu: return "relu";
-    case NeuronKind::logistic: return "logistic";
-    case NeuronKind::tanh: return "tanh";
-    case NeuronKind::abs: return "abs";
-    case NeuronKind::softrelu: return "softrelu";
-    case NeuronKind::square: return "square";
-    case NeuronKind::sqrt: return "sqrt";
-    case NeuronKind::log: return "log";
-    case NeuronKind::brelu: return "brelu";
-    case NeuronKind::linear: return "linear";
-    case NeuronKind::drelu: return "drelu";
-    case NeuronKind::abstanh: return "abstanh";
-    case NeuronKind::nrelu: return "nrelu";
-    case NeuronKind::leaky: return "leaky";
-    case NeuronKind::elu: return "elu";
-    case NeuronKind::silu: return "silu";
-    case NeuronKind::gelu: return "gelu";
-    case NeuronKind::mish: return "mish";
-    case NeuronKind::hsigmoid: return "hsigmoid";
-    case NeuronKind::hswish: return "hswish";
-  }
-  return "";
-}
-
-/// Returns whether the outputs are probabilities. They stay f32 in bf16 runs, because bf16 numbers just below
-/// 1 are 1/256 apart, and costs take the logarithm of 1 - y.
-constexpr bool gives_probabilities(const Neuron& f) { return f.kind == NeuronKind::logistic; }
-
-/// Returns whether the gradient is computed from the output y; else it is computed from the input x.
-constexpr bool neuron_uses_output(NeuronKind kind) {
-  switch (kind) {
-    case NeuronKind::abs:
-    case NeuronKind::square:
-    case NeuronKind::log:
-    case NeuronKind::drelu:
-    case NeuronKind::abstanh:
-    case NeuronKind::silu:
-    case NeuronKind::gelu:
-    case NeuronKind::mish:
-    case NeuronKind::hswish: return false;
-    default: return true;
-  }
 }
 
 /// Returns a probability, but at least exp(-50). Costs divide by such probabilities, and the layers below
@@ -102,7 +24,7 @@ CONVNET_HD inline float floored(float p) {
 }
 
 // Functors have `float forward(float x)`, and `float backward(float y, float dy)` for dx. The y is the
-// output, or the input x if neuron_uses_output() is false. Those of visit_quick_neuron() take vectors, too.
+// output, or the input x if neuron_uses_output() is false. Where V stands for float, it may be a vector, too.
 struct IdentFunctor {
   CONVNET_HD float forward(float x) const { return x; }
   CONVNET_HD float backward(float, float dy) const { return dy; }
@@ -119,12 +41,18 @@ struct ReluFunctor {
   }
 };
 struct LogisticFunctor {
-  CONVNET_HD float forward(float x) const { return 1 / (1 + std::exp(-x)); }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return math::logistic(x);
+  }
   CONVNET_HD float backward(float y, float dy) const { return dy * floored(y) * floored(1 - y); }
 };
 struct TanhFunctor {
   float a, b;
-  CONVNET_HD float forward(float x) const { return a * std::tanh(b * x); }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return a * math::tanh(b * x);
+  }
   CONVNET_HD float backward(float y, float dy) const { return dy * b * (a - y * y / a); }
 };
 
@@ -135,8 +63,15 @@ struct AbsFunctor {
 };
 /// ln(1 + e^x), without overflow.
 struct SoftReluFunctor {
-  CONVNET_HD float forward(float x) const { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); }
-  CONVNET_HD float backward(float y, float dy) const { return dy * -std::expm1(-y); }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V below = math::log1p_of_unit(math::exp(x < 0 ? x : -x));
+    return x < 0 ? below : x + below;
+  }
+  template <class V>
+  CONVNET_HD V backward(V y, V dy) const {
+    return dy * -math::expm1(-y);
+  }
 };
 struct SquareFunctor {
   CONVNET_HD float forward(float x) const { return x * x; }
@@ -172,20 +107,29 @@ struct LinearFunctor {
 /// x - a*tanh(x/a)
 struct DampedReluFunctor {
   float a;
-  CONVNET_HD float forward(float x) const { return x - a * std::tanh(x / a); }
-  CONVNET_HD float backward(float x, float dy) const {
-    const float t = std::tanh(x / a);
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    return x - a * math::tanh(x / a);
+  }
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    const V t = math::tanh(x / a);
     return dy * t * t;
   }
 };
 /// a*|tanh(b*x)|; the gradient at 0 is 0.
 struct AbsTanhFunctor {
   float a, b;
-  CONVNET_HD float forward(float x) const { return a * std::fabs(std::tanh(b * x)); }
-  CONVNET_HD float backward(float x, float dy) const {
-    const float t = std::tanh(b * x);
-    const float slope = a * b * (1 - t * t);
-    return t > 0 ? dy * slope : (t < 0 ? -dy * slope : 0);
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V t = math::tanh(b * x);
+    return a * (t < 0 ? -t : t);
+  }
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    const V t = math::tanh(b * x);
+    const V slope = a * b * (1.0F - t * t);
+    return t > 0 ? dy * slope : (t < 0 ? -dy * slope : V{});
   }
 };
 
@@ -208,41 +152,68 @@ struct LeakyReluFunctor {
 /// Hochreiter, arXiv:1511.07289.
 struct EluFunctor {
   float a;
-  CONVNET_HD float forward(float x) const { return x < 0 ? a * std::expm1(x) : x; }
-  CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : (y + a) * dy; }
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V below = a * math::expm1(x);
+    return x < 0 ? below : x;
+  }
+  template <class V>
+  CONVNET_HD V backward(V y, V dy) const {
+    return y > 0 ? dy : (y + a) * dy;
+  }
 };
 /// x * logistic(x), 0 at minus infinity. Elfwing, Uchibe and Doya, arXiv:1702.03118.
 struct SiluFunctor {
-  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x / (1 + std::exp(-x)); }
-  CONVNET_HD float backward(float x, float dy) const {
-    const float s = 1 / (1 + std::exp(-x));
-    return x < kNothing ? 0 : dy * (s + (x > -kNothing ? 0 : x * s * (1 - s)));
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V value = x * math::logistic(x);
+    return x < kNothing ? V{} : value;
+  }
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    const V s = math::logistic(x);
+    const V slope = s * (1.0F + x * (1.0F - s));
+    return x < kNothing ? V{} : dy * (x > -kNothing ? s : slope);
   }
   static constexpr float kNothing = -100;  ///< smaller x make the function underflow
 };
-/// x * P(X <= x) of a normal X, with erf. Hendrycks and Gimpel, arXiv:1606.08415.
+/// x * P(X <= x) of a normal X. Hendrycks and Gimpel, arXiv:1606.08415.
 struct GeluFunctor {
-  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x * part(x); }
-  CONVNET_HD float backward(float x, float dy) const {
-    constexpr float kDensity = 0.3989422804F;  // 1/sqrt(2 pi)
-    return x < kNothing ? 0 : dy * (part(x) + (x > -kNothing ? 0 : x * kDensity * std::exp(-x * x / 2)));
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V value = x * math::Normal<V>(x).below;
+    return x < kNothing ? V{} : value;
   }
-  CONVNET_HD static float part(float x) { return 0.5F * std::erfc(-0.7071067812F * x); }
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    constexpr float kDensity = 0.3989422804F;  // 1/sqrt(2 pi)
+    const math::Normal<V> normal(x);
+    const V slope = normal.below + x * kDensity * normal.density;
+    return x < kNothing ? V{} : dy * (x > -kNothing ? V{} + 1.0F : slope);
+  }
   static constexpr float kNothing = -15;  ///< see SiluFunctor
 };
-/// x * tanh(ln(1 + e^x)). Misra, arXiv:1908.08681. With n = e^x (e^x + 2), the factor is n / (n + 2).
+/// x * tanh(ln(1 + e^x)). Misra, arXiv:1908.08681. With e = e^x and n = e (e + 2), the factor is n / (n + 2).
 struct MishFunctor {
-  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x * factor(x); }
-  CONVNET_HD float backward(float x, float dy) const {
-    const float t = factor(x), s = 1 / (1 + std::exp(-x));
-    return x < kNothing ? 0 : dy * (t + (x > -kNothing ? 0 : x * s * (1 - t * t)));
+  template <class V>
+  CONVNET_HD V forward(V x) const {
+    const V e = exponential(x), n = e * (e + 2.0F);
+    const V value = x * (n / (n + 2.0F));
+    return x < kNothing ? V{} : value;
   }
-  CONVNET_HD static float factor(float x) {
-    if (x > kLarge) return 1;
-    const float e = std::exp(x), n = e * (e + 2);
-    return n / (n + 2);
+  template <class V>
+  CONVNET_HD V backward(V x, V dy) const {
+    const V e = exponential(x), n = e * (e + 2.0F);
+    const V t = n / (n + 2.0F), s = e / (1.0F + e);
+    const V slope = t + x * s * (1.0F - t * t);
+    return x < kNothing ? V{} : dy * (x > -kNothing ? V{} + 1.0F : slope);
   }
-  static constexpr float kNothing = -100, kLarge = 20;  ///< see SiluFunctor; the factor is 1 for x > kLarge
+  /// Returns e^x, for large x that of 20, which make the factor 1.
+  template <class V>
+  CONVNET_HD static V exponential(V x) {
+    return math::exp(x > 20 ? V{} + 20.0F : x);
+  }
+  static constexpr float kNothing = -100;  ///< see SiluFunctor
 };
 
 /// x/6 + 1/2, clamped to [0, 1]. Howard et al., arXiv:1905.02244.
@@ -291,15 +262,16 @@ void visit_neuron(const Neuron& f, Visitor&& visit) {
   }
 }
 
-/// Calls `visit` with the functor of `f` if f is quick: it takes a few instructions without an exponential
-/// function, it maps 0 to 0, and its slope follows from the input x, so that backward(x, dy) is right even if
-/// neuron_uses_output(). Batch norm can apply such neurons, and computes their inputs again in backward.
+/// Calls `visit` with the functor of `f` if f is quick: its functor takes vectors, it maps 0 to 0, and its
+/// slope follows from the input x, so that backward(x, dy) is right even if neuron_uses_output(). Batch norm
+/// can apply such neurons, and computes their inputs again in backward.
 template <class Visitor>
 CONVNET_HD void visit_quick_neuron(const Neuron& f, Visitor&& visit) {
   switch (f.kind) {
     case NeuronKind::relu: return visit(ReluFunctor{});
     case NeuronKind::brelu: return visit(BoundedReluFunctor{f.a});
     case NeuronKind::leaky: return visit(LeakyReluFunctor{f.a});
+    case NeuronKind::silu: return visit(SiluFunctor{});
     case NeuronKind::hswish: return visit(HardSwishFunctor{});
     default: return;
   }

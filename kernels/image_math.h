@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "convnet/base/host_device.h"
 #include "convnet/base/philox.h"
-#include "kernels/functors.h"
 
 namespace convnet {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/functors.h"
+#include "kernels/ops/neuron.h"
+
 
 namespace convnet {
 

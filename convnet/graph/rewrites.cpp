@@ -1,5 +1,7 @@
 #include "convnet/graph/rewrites.h"
 
+#include "kernels/functors.h"
+
 namespace convnet {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/moments.h"
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/strips.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "convnet/base/philox.h"
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {
@@ -14,6 +17,56 @@ bool keeps_zero(const Neuron& f) {
   bool keeps = false;
   visit_neuron(f, [&](auto functor) { keeps = functor.forward(0.0F) == 0.0F; });
   return keeps;
+}
+
+/// A neuron's functor as functions of numbers, and of vectors of numbers if it takes them.
+template <class Functor>
+struct Forward {
+  Functor functor;
+
+  template <class V>
+  [[gnu::always_inline]] auto operator()(V x) const -> decltype(functor.forward(x)) {
+    return functor.forward(x);
+  }
+};
+template <class Functor>
+struct Backward {
+  Functor functor;
+
+  template <class V>
+  [[gnu::always_inline]] auto operator()(V saved, V dy) const -> decltype(functor.backward(saved, dy)) {
+    return functor.backward(saved, dy);
+  }
+};
+
+using Floats = Lanes<float, 16>;
+
+/// Returns numbers of memory with f32 or bf16; see load_lanes().
+template <class T, class Count>
+[[gnu::always_inline]] inline Floats loaded(const T* p, Count count) {
+  Floats numbers;
+  load_lanes(p, count, numbers);
+  return numbers;
+}
+
+/// Computes dst[i] = f(src[i]...) for all numbers of the tensors, of which src has as many as f has
+/// arguments.
+template <class T, class F, class... Source>
+void for_numbers(std::int64_t count, const F& f, T* dst, const Source*... src) {
+  for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+    if constexpr (std::is_invocable_v<F, std::conditional_t<true, Floats::Part, Source>...>) {
+      constexpr std::int64_t kNumbers = Floats::kPart * Floats::kParts;
+      const auto some = [=](std::int64_t i, auto numbers) __attribute__((always_inline)) {
+        store_lanes(dst + i, numbers, Floats::each(f, loaded(src + i, numbers)...));
+      };
+      std::int64_t i = begin;
+      for (; i + kNumbers <= end; i += kNumbers) some(i, AllLanes<kNumbers>{});
+      if (i < end) some(i, end - i);
+    } else {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) dst[i] = stored_as<T>(f(to_float(src[i])...));
+    }
+  });
 }
 
 }  // namespace
@@ -33,12 +86,8 @@ Prepared prepare(const NeuronForward& op, const LayoutHints& hints) {
                                       with_stored(type, [&]<class T>(T) {
                                         const T* src = as<T>(args[0]);
                                         T* dst = as<T>(args[1]);
-                                        visit_neuron(f, [&](auto functor) {
-                                          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                                            for (std::int64_t i = begin; i < end; ++i)
-                                              dst[i] = stored_as<T>(functor.forward(to_float(src[i])));
-                                          });
+                                        visit_neuron(f, [&]<class Functor>(Functor functor) {
+                                          for_numbers(count, Forward<Functor>{functor}, dst, src);
                                         });
                                         if (!padded) return;
                                         for (std::int64_t n = 0; n < padded->n; ++n)
@@ -56,12 +105,8 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints) {
           const T *saved = as<T>(args[0]), *diff_dst = as<T>(args[1]);
           T* diff_src = as<T>(args[2]);
           // Padding needs no care: a zero gradient times any slope is zero.
-          visit_neuron(f, [&](auto functor) {
-            for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-              for (std::int64_t i = begin; i < end; ++i)
-                diff_src[i] = stored_as<T>(functor.backward(to_float(saved[i]), to_float(diff_dst[i])));
-            });
+          visit_neuron(f, [&]<class Functor>(Functor functor) {
+            for_numbers(count, Backward<Functor>{functor}, diff_src, saved, diff_dst);
           });
         });
       });

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/functors.h"
 
 namespace convnet::cpu::own {
 namespace {

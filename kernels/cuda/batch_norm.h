@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/activations.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sum_rows.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/sizes.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

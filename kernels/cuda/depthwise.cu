@@ -6,6 +6,7 @@
 #include "kernels/cuda/conv_edges.h"
 #include "kernels/cuda/sum_rows.h"
 #include "kernels/cuda/windows.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernels/functors.h"
+#include "convnet/base/host_device.h"
 
 namespace convnet::cuda {
 

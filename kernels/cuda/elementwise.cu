@@ -8,6 +8,7 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/sizes.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/sources.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/windows.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/norm_formula.h"
 #include "kernels/cuda/sizes.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/windows.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

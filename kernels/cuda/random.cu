@@ -5,6 +5,7 @@
 #include "convnet/base/philox.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "convnet/base/host_device.h"
-#include "kernels/functors.h"
 #include "kernels/ops/argument.h"
+#include "kernels/ops/neuron.h"
 
 namespace convnet {
 

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "kernels/functors.h"
 #include "kernels/ops/argument.h"
+#include "kernels/ops/neuron.h"
 
 namespace convnet {
 

@@ -264,8 +264,8 @@ TEST_CASE("batch norm adds to the gradient that it sums, masks it and writes it,
     const Floats mean = floats(m.mean), variance = floats(m.variance);
     const Floats addend = random_values(element_count(c.dims), 5),
                  output = random_values(element_count(c.dims), 6);
-    for (const Neuron& neuron :
-         {Neuron{}, kRelu, Neuron{NeuronKind::leaky, 0.25F}, Neuron{NeuronKind::hswish}}) {
+    for (const Neuron& neuron : {Neuron{}, kRelu, Neuron{NeuronKind::leaky, 0.25F},
+                                 Neuron{NeuronKind::hswish}, Neuron{NeuronKind::silu}}) {
       for (const auto& [sum, mask] :
            {std::pair{true, false}, std::pair{false, true}, std::pair{true, true}}) {
         Floats dy = c.dy;

@@ -1,13 +1,16 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <future>
+#include <random>
 
 #include "convnet/base/error.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/catch.h"
+#include "tests/every_case.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
@@ -57,6 +60,33 @@ void check_all(const ConvGeometry& g) {
 
 TEST_CASE("convolution matches the reference", "[conv]") {
   for (const ConvGeometry& g : test::conv_geometries()) check_all(g);
+}
+
+/// Returns the sizes of a convolution by lot; the zeros behind an image may be more or fewer than those
+/// before.
+ConvGeometry random_geometry(unsigned seed) {
+  std::mt19937 lot(seed);
+  const auto number = [&](int least, int most) {
+    return std::int64_t{std::uniform_int_distribution<int>(least, most)(lot)};
+  };
+  constexpr std::array<std::int64_t, 7> channels = {1, 3, 8, 16, 24, 33, 40};
+  const auto some_channels = [&] { return channels.at(static_cast<std::size_t>(number(0, 6))); };
+  const std::int64_t taps = number(0, 3) == 0 ? number(1, 7) : 2 * number(0, 2) + 1,
+                     stride = number(1, 5) / 4 + 1;
+  const std::int64_t pad = number(0, static_cast<int>(taps) - 1), n = number(1, 6);
+  const bool depthwise = number(0, 5) == 0;
+  const std::int64_t c = some_channels(), k = depthwise ? c : some_channels();
+  const std::int64_t h = number(static_cast<int>(taps), 15), w = number(static_cast<int>(taps), 15);
+  const ConvGeometry g = conv(n, c, h, w, k, taps, stride, pad, depthwise ? c : 1);
+  const auto last = static_cast<int>(taps) - 1;
+  return number(0, 1) == 0 ? g : test::with_zeros_behind(g, {number(0, last), number(0, last)});
+}
+
+TEST_CASE("convolutions of random sizes match the reference", "[conv]") {
+  for (const unsigned seed : test::seeds(1, 60, static_cast<std::uint32_t>(test::every_case()))) {
+    INFO("seed " << seed);
+    check_all(random_geometry(seed));
+  }
 }
 
 TEST_CASE("3x3 convolutions of many channels use Winograd where it exists", "[conv]") {
