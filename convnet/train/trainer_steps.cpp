@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
@@ -59,9 +62,10 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   const StepInputs inputs = inputs_of(data, first, progress);
   std::optional<StepInputs> next;
   std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
+  const bool reads_on = first + images == data.images && !data.last;
   if (first + 2 * images <= data.images) {
     next = inputs_of(data, first + images, progress, 1);
-  } else if (first + images == data.images && !data.last) {
+  } else if (reads_on) {
     following =
         prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
     if (following && following->images >= images) next = inputs_of(*following, 0, progress, 1);
@@ -74,12 +78,17 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   if (net_.in_flight() == 0)
     net_.submit(plan, inputs, times_tasks ? &times : nullptr,
                 outputs != nullptr ? outputs->reading(plan) : nullptr);
+  // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
+  bool ahead =
+      phase == Phase::train && !times_tasks && net_.submits_ahead() && !stopped() && has_time_for_two();
+  // What has been read differs between processes, and none may begin a step that the others do not begin.
+  if (ahead && reads_on && processes_ != nullptr) {
+    const std::vector<std::string> have_read = processes_->exchange(next ? "yes" : "no");
+    ahead = std::count(have_read.begin(), have_read.end(), "yes") == processes_->count();
+  }
   if (next) {
-    // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
-    const bool certain =
-        phase == Phase::train && !times_tasks && net_.submits_ahead() && !stopped() && has_time_for_two();
     // All minibatches of a batch but the last have equally many images.
-    if (certain)
+    if (ahead)
       net_.submit(plan, *next);
     else
       net_.expect(plan, next->matrices);

@@ -500,6 +500,53 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   CHECK(bad.err.find("what was learned until then is saved in") != std::string::npos);
 }
 
+#ifdef CONVNET_SLOW_JPEG
+TEST_CASE("processes of GPUs stop together if the images of one of them come late") {
+  using namespace image_sets;
+  const TempFolder folder;
+  write_folders(folder / "photos", photographs(96, 4, 20));
+  const Args args = {CONVNET_EMULATED,
+                     "train",
+                     folder / "photos",
+                     "--layer-def",
+                     "small",
+                     "--image-size",
+                     "20",
+                     "--inner-size",
+                     "16",
+                     "--mini",
+                     "8",
+                     "--epochs",
+                     "1000000",
+                     "--parallel",
+                     "data",
+                     "--gpu",
+                     "0",
+                     "--device",
+                     "cuda",
+                     "--threads",
+                     "1",
+                     "--save-file",
+                     folder / "run",
+                     "--decode-threads",
+                     "1",
+                     "--stall-timeout",
+                     "20"};
+  prepare_launcher();
+  // The first process has the images of the next minibatch before it begins one, and the second has not.
+  Program run(Args{"-np", "1"} + args +
+                  Args{":", "-np", "1", "-x", std::string("LD_PRELOAD=") + CONVNET_SLOW_JPEG} + args,
+              CONVNET_MPIRUN);
+  REQUIRE(run.printed("Saved checkpoint", 2));
+  run.send(SIGUSR1);  // mpirun passes it on
+  const Outcome ended = run.finish();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.out, "Stopped by SIGUSR1") == 1);
+  run_well({"--load-file", folder / "run", "--test-only", "1", "--gpu", "0,1", "--device", "cpu"});
+}
+#endif
+
 TEST_CASE("a net by its name learns tags and numbers in several processes") {
   using namespace image_sets;
   const TempFolder folder;
