@@ -34,15 +34,18 @@ void Trainer::find_rate() {
   if (!learns(net_.rates(rates)))
     throw InputError("--find-rate: no layer of this net learns (all rates are 0)");
   run_collectively(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
-  const std::int64_t minibatch = largest_minibatch();
-  const Plan& plan = net_.prepare(Phase::train, minibatch);
+  std::int64_t minibatch = largest_minibatch();
+  const Plan* plan = &net_.prepare(Phase::train, minibatch);
+  int idle = 0;  // batches in a row that had no whole minibatch
   {
     ProgressLine line("finding a learning rate...", shows_progress(),
                       prints_json() ? ProgressStream::err : ProgressStream::out);
     for (Position work = next_batch(); !search.ended(); work = batch_after(work, train_range_)) {
+      const std::uint64_t before = search.minibatches();
       LoadRequest wanted = request(work.batch, work.epoch);
       for (bool last = false; !last && !search.ended(); wanted.first += wanted.count) {
         const std::shared_ptr<const DataBatch> data = take(wanted);
+        if (stopped()) throw RunError("stopped before a learning rate was found");
         last = data->last;
         // The last minibatch of a batch may be smaller, and its cost would be noisier.
         for (std::int64_t first = 0; first + minibatch <= data->images && !search.ended();
@@ -50,9 +53,9 @@ void Trainer::find_rate() {
           if (stopped()) throw RunError("stopped before a learning rate was found");
           const auto done = static_cast<std::int64_t>(search.minibatches());
           rates.factor = search.factor();
-          const StepResult result = net_.run(plan, inputs_of(*data, first, rates, static_cast<int>(done)));
+          const StepResult result = net_.run(*plan, inputs_of(*data, first, rates, static_cast<int>(done)));
           CostSums sums;
-          add_costs(sums, plan, net_.graph(), result.costs, minibatch);
+          add_costs(sums, *plan, net_.graph(), result.costs, minibatch);
           search.add(result.finite() ? objective(sums, net_.graph())
                                      : std::numeric_limits<double>::infinity());
           line.show((done + 1) * minibatch, RateSearch::most_minibatches() * minibatch,
@@ -60,6 +63,15 @@ void Trainer::find_rate() {
         }
       }
       work.minibatches = 0;  // a batch that the run had begun is done, too
+      idle = search.minibatches() == before ? idle + 1 : 0;
+      if (idle < train_range_.count()) continue;
+      // The sizes of batches that had not been read were estimates, and all of them too large.
+      const std::int64_t largest = largest_minibatch();
+      if (largest >= minibatch)
+        throw RunError(fmt::format("--find-rate: no batch has a whole minibatch of {} images", minibatch));
+      minibatch = largest;
+      plan = &net_.prepare(Phase::train, minibatch);
+      idle = 0;
     }
   }
   sound_ = false;  // the weights are worth nothing

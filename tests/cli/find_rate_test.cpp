@@ -5,6 +5,7 @@
 #include "tests/catch.h"
 #include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
+#include "tests/providers/image_sets.h"
 
 namespace convnet {
 namespace {
@@ -53,6 +54,23 @@ TEST_CASE("option --find-rate needs no folder and no test range, and prints JSON
   check_refused(line + Args{"--json"}, "--json prints the results of --test-only 1 or --find-rate 1");
   shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0."), "eps$1=0"));
   check_refused(line + Args{"--find-rate"}, "--find-rate: no layer of this net learns (all rates are 0)");
+}
+
+TEST_CASE(
+    "option --find-rate trains smaller minibatches if no batch has as many images as its size promised") {
+  // A tar may have an image for each KiB, and these have fewer.
+  using namespace image_sets;
+  const Workshop shop;
+  const std::vector<Item> items = photographs(40, 4, 32);
+  std::filesystem::create_directory(shop / "set");
+  write_file(shop / "set/a-1.tar", tar_of({items.begin(), items.begin() + 20}));
+  write_file(shop / "set/a-2.tar", tar_of({items.begin() + 20, items.end()}));
+  REQUIRE(std::filesystem::file_size(shop / "set/a-1.tar") > 24 * 1024);
+  const Args line = {"train",         shop / "set", "--layer-def",   "small", "--inner-size",  "16",
+                     "--image-size",  "20",         "--scalar-mean", "128",   "--color-noise", "0",
+                     "--train-range", "1",          "--mini",        "24"};
+  CHECK_THAT(run_well(line + Args{"--find-rate", "1"}).out,
+             Catch::Contains(" minibatches of 20 images at factors "));
 }
 
 TEST_CASE("option --find-rate leaves a run that has begun as it is") {
