@@ -120,8 +120,12 @@ class ClassFolders final : public DealtImages {
           "photos belong in a folder for each class, or --labels names a table of their classes{}",
           parts[0].folder, foreign_files_text(parts[0].folder)));
     info_.classes = static_cast<std::int64_t>(classes.size());
+    info_.left_out.other_folders = folders_beside(path, parts);
     std::vector<std::vector<DealtImage>> images;
-    for (const ImagePart& part : parts) images.push_back(images_of(part.folder, parts[0].folder));
+    for (const ImagePart& part : parts) {
+      info_.left_out.loose_images.add(loose_images_in(part.folder));
+      images.push_back(images_of(part.folder, parts[0].folder));
+    }
     deal(parts, std::move(images), hold_out);
   }
 

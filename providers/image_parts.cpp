@@ -91,6 +91,64 @@ std::vector<ImagePart> find_parts(const std::string& path) {
   });
 }
 
+namespace {
+
+/// Returns whether there is an image in a folder, at any depth.
+bool holds_image(const std::string& folder) {
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_hidden(name))
+      at.disable_recursion_pending();
+    else if (is_image_extension(lower_extension(name, name.rfind('.'))))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+CountedFiles folders_beside(const std::string& path, const std::vector<ImagePart>& parts) {
+  CountedFiles others;
+  if (parts[0].folder == path) return others;
+  std::vector<std::string> names = names_in(path, true);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const std::string folder = (fs::path(path) / name).string();
+    const bool is_part =
+        std::any_of(parts.begin(), parts.end(), [&](const ImagePart& part) { return part.folder == folder; });
+    if (!is_part && holds_image(folder)) others.add({1, folder});
+  }
+  return others;
+}
+
+CountedFiles loose_images_in(const std::string& folder) {
+  std::vector<std::string> names = names_in(folder, false);
+  std::erase_if(names, [](const std::string& name) {
+    return !is_image_extension(lower_extension(name, name.rfind('.')));
+  });
+  if (names.empty()) return {};
+  const auto first = std::min_element(names.begin(), names.end());
+  return {std::ssize(names), (fs::path(folder) / *first).string()};
+}
+
+void refuse_among_classes(const std::string& option, const std::string& output, const std::string& path) {
+  std::error_code ignored;
+  if (output.empty() || !fs::is_directory(path, ignored)) return;
+  if (fs::exists(fs::path(path) / "batches.meta", ignored)) return;
+  for (const ImagePart& part : find_parts(path)) {
+    if (!tars_in(part.folder).empty()) continue;
+    const fs::path inside =
+        fs::weakly_canonical(output, ignored).lexically_relative(fs::weakly_canonical(part.folder, ignored));
+    if (!inside.empty() && *inside.begin() != "..")
+      throw InputError(
+          fmt::format("{} {}: lies in {}, whose folders are the classes of the data set; choose a "
+                      "folder outside",
+                      option, output, part.folder));
+  }
+}
+
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches) {
   int next = 1;
   for (std::size_t i = 0; i < parts.size(); ++i) {

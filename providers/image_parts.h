@@ -29,6 +29,13 @@ using HoldsImages = std::function<bool(const std::string& folder)>;
 std::vector<ImagePart> find_parts(const std::string& path, const HoldsImages& holds_images);
 /// Returns the same for data sets in which a folder holds images if it holds folders or tars.
 std::vector<ImagePart> find_parts(const std::string& path);
+/// Returns the folders with images in `path` that are none of its parts.
+CountedFiles folders_beside(const std::string& path, const std::vector<ImagePart>& parts);
+/// Returns the images in a folder, not those in folders in it.
+CountedFiles loose_images_in(const std::string& folder);
+/// Throws InputError if `output`, which `option` names, lies where the folders of the data set in `path` are
+/// classes: the next time it would be one of them.
+void refuse_among_classes(const std::string& option, const std::string& output, const std::string& path);
 /// Numbers the batches of all parts from 1 on; `batches` is the number of batches of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);
 /// Returns the batches of the first part for training, and those of the second for tests.

@@ -52,8 +52,11 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
         "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
         "the classes of photos in one folder" +
         foreign_files_text(folder));
+  if (!classes.empty()) found_.left_out.loose_images.add(loose_images_in(folder));
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
+  if (shards.empty() && images.empty())
+    throw InputError(fmt::format("{}: there are no images ({}) in its folders", folder, kImageExtensions));
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
   if (!shards.empty()) found_.left_out.packed_tars.add(packed_tars_in(folder));
 }
@@ -78,9 +81,6 @@ void Finder::find_class(const std::string& parent, const std::string& name,
                       static_cast<int>(place - names.begin())});
   }
   found_.left_out.add(files.left_out);
-  if (images.size() == first)
-    throw InputError(fmt::format("{}: holds no image ({}), though it stands for a class", folder.string(),
-                                 kImageExtensions));
   std::sort(images.begin() + static_cast<std::ptrdiff_t>(first), images.end(),
             [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
 }
@@ -223,6 +223,7 @@ LabelledImages find_labelled_images(const std::string& folder) {
   Finder finder(found);
   try {
     const std::vector<ImagePart> parts = find_parts(folder);
+    found.left_out.other_folders = folders_beside(folder, parts);
     finder.find_part(parts[0].folder, found.training);
     if (parts.size() > 1) finder.find_part(parts[1].folder, found.validation);
   } catch (const fs::filesystem_error& e) {
@@ -260,6 +261,7 @@ LabelledImages find_photos(const std::string& folder, const std::string& table, 
   PhotoFinder finder(found);
   try {
     const std::vector<ImagePart> parts = find_parts(folder, holds_photos);
+    found.left_out.other_folders = folders_beside(folder, parts);
     finder.find_part(parts[0].folder, found.training);
     if (parts.size() > 1) finder.find_part(parts[1].folder, found.validation);
   } catch (const fs::filesystem_error& e) {

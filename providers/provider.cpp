@@ -145,6 +145,15 @@ std::string left_out_text(const LeftOutFiles& files) {
         fmt::format("warning: {} compressed tar(s) are left out, as {}; unpack them, because tars are "
                     "read in place",
                     packed.count, packed.first));
+  if (const CountedFiles& loose = files.loose_images; loose.count > 0)
+    warnings.push_back(fmt::format(
+        "warning: {} image(s) beside the folders of classes are left out, as {}; an image's class is "
+        "the folder that it lies in",
+        loose.count, loose.first));
+  if (const CountedFiles& others = files.other_folders; others.count > 0)
+    warnings.push_back(
+        fmt::format("warning: {} folder(s) with images beside that of training images are left out, as {}",
+                    others.count, others.first));
   if (const CountedFiles& others = files.unpaired; others.count > 0)
     warnings.push_back(fmt::format(
         "warning: {} image(s) or label(s) in tars are left out, because their sample has a pair of the same "

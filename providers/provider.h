@@ -202,6 +202,8 @@ struct LeftOutFiles {
   CountedFiles unpaired;       ///< images and labels in tars beside the pair of a sample
   CountedFiles other_members;  ///< members of tars that are neither images nor labels
   CountedFiles packed_tars;    ///< compressed tars beside others
+  CountedFiles loose_images;   ///< images beside the folders of classes
+  CountedFiles other_folders;  ///< folders with images beside the one with training images
   /// Adds a member of a tar that is not read.
   void add_member(const std::string& name, bool is_picture) {
     if (is_picture)
@@ -215,6 +217,8 @@ struct LeftOutFiles {
     unpaired.add(more.unpaired);
     other_members.add(more.other_members);
     packed_tars.add(more.packed_tars);
+    loose_images.add(more.loose_images);
+    other_folders.add(more.other_folders);
     without_row.insert(without_row.end(), more.without_row.begin(), more.without_row.end());
     dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
     other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());

@@ -468,9 +468,15 @@ std::string runs_in(const std::string& folder) {
   return (runs == 1 ? "; the run in it is " : "; the last of the runs in it is ") + last;
 }
 
-/// Returns the text that names the newest checkpoint of cuda-convnet in `folder`, a pickle called EPOCH.BATCH
-/// without an extension; "" if there is none.
-std::string pickle_in(const std::string& folder) {
+}  // namespace
+
+std::string instead_of_checkpoints(const std::string& folder) {
+  const std::string best = (fs::path(folder) / kBestFile).string();
+  std::error_code error;
+  if (fs::is_regular_file(best, error))
+    return fmt::format(
+        ", but {}, the checkpoint of the best test: name that file (--load-file {} goes on from it)",
+        kBestFile, best);
   auto found = checkpoints_in(folder, kExtension);
   std::erase_if(found, [](const auto& c) {
     std::error_code none;
@@ -483,15 +489,14 @@ std::string pickle_in(const std::string& folder) {
              : "";
 }
 
-}  // namespace
-
 std::string find_checkpoint(const std::string& file_or_folder) {
   std::error_code error;
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
     if (!newest) {
       throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
-                       std::string(kExtension) + ")" + pickle_in(file_or_folder) + runs_in(file_or_folder));
+                       std::string(kExtension) + ")" + instead_of_checkpoints(file_or_folder) +
+                       runs_in(file_or_folder));
     }
     return *newest;
   }
@@ -500,6 +505,15 @@ std::string find_checkpoint(const std::string& file_or_folder) {
     throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
   }
   return file_or_folder;
+}
+
+std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path) {
+  std::error_code none;
+  if (path.empty() || fs::exists(path, none)) return "";
+  return fmt::format(
+      "\n{} is in the options of {}; if the data set has moved, or you are in another folder, name it "
+      "with --data-path",
+      path, checkpoint.file);
 }
 
 Checkpoint read_checkpoint(const std::string& file_or_folder) {

@@ -164,6 +164,17 @@ InitialWeights read_initial_weights(const std::string& file_or_folder);
 /// folder cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
 
+/// The checkpoint of the best test in a run's folder (--keep-best).
+inline constexpr const char* kBestFile = "best.safetensors";
+/// Returns the text that names what there is instead in a folder without checkpoints: kBestFile, or the
+/// newest checkpoint of cuda-convnet, a pickle called EPOCH.BATCH without an extension; "" if there is
+/// neither.
+std::string instead_of_checkpoints(const std::string& folder);
+
+/// Returns a line for errors of a data set whose path is that of the checkpoint's options, if there is
+/// nothing at that path; "" if there is, or if the path is empty.
+std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path);
+
 /// The folder to which later checkpoints were moved, and their number.
 struct Abandoned {
   std::string folder;  ///< "" if there were none

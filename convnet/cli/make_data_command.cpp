@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
@@ -153,7 +154,9 @@ void make_data_command(const std::vector<std::string>& args) {
   const OptionTexts texts = parse_command_line(make_data_command_options(), args);
   const MakeDataCommandOptions options = options_of_make_data().parse(texts);
   require_options(texts, {"src", "dst"}, "");
+  check_label_kind_used(texts, options.data);
   refuse_inside(options.dst, options.src);
+  check_folder_writable(options.dst, "the data set is to be written to");
   LabelledImages images = find_images(options.src, options.data);
   if (images.kind == LabelKind::numbers)
     throw InputError(

@@ -230,6 +230,12 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                      why);
 }
 
+void check_label_kind_used(const OptionTexts& given, const DataOptions& options) {
+  if (given.contains("label-kind") && options.labels.empty())
+    throw InputError(
+        "--label-kind says what the table of --labels holds; add that option, or leave this one out");
+}
+
 namespace {
 
 std::string name_of_class(const Provider& provider, std::size_t number) {
@@ -277,6 +283,16 @@ std::string empty_classes(const Provider& provider, const std::vector<std::int64
                            : "remove what is no class";
   const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
   const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
+  const std::optional<BatchSplit> split = provider.split();
+  if (split && split->held_out && split->test) {
+    const std::vector<std::int64_t> tests = provider.class_counts(*split->test);
+    if (tests[static_cast<std::size_t>(first)] > 0)
+      return fmt::format(
+          "warning: all images of class '{}' are held out for tests, so none is left for training: add more, "
+          "or "
+          "put those of tests into a folder val beside a folder train",
+          name);
+  }
   if (empty == 1)
     return fmt::format("warning: class '{}' has no training images, and the net has an output for it: {}",
                        name, advice);

@@ -37,6 +37,9 @@ bool names_ranges(const OptionTexts& texts);
 /// batches.
 std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 
+/// Throws InputError if --label-kind is given without --labels, whose table it describes.
+void check_label_kind_used(const OptionTexts& given, const DataOptions& options);
+
 /// Returns the number of images in `range`, as the data set tells before it is read.
 std::int64_t image_count(const Provider& provider, const BatchRange& range);
 /// Returns the number of images of the largest batch in `range`.

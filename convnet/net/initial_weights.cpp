@@ -254,11 +254,19 @@ void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::
   check_any_fits(matches, from);
 }
 
-bool expects_divided_pixels(const std::string& file_or_folder) {
-  if (is_onnx_file(file_or_folder)) return false;
+PixelScale pixel_scale(const std::string& file_or_folder) {
+  if (is_onnx_file(file_or_folder)) return PixelScale::unknown;
   const InitialWeights from = read_initial_weights(file_or_folder);
+  const auto scale = [](bool divided) { return divided ? PixelScale::divided : PixelScale::whole; };
+  if (from.of_convnet) {
+    const auto& tensors = from.tensors.tensors;
+    return scale(std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+      return is_statistic(tensor.first) && tensor.first.ends_with(".deviations");
+    }));
+  }
   const auto& metadata = from.tensors.metadata;
-  return !from.of_convnet && (!metadata.contains("input_dims") || metadata.contains("deviations"));
+  if (metadata.contains("input_dims")) return scale(metadata.contains("deviations"));
+  return PixelScale::usual;
 }
 
 void Net::init_from(const std::string& file_or_folder) {

@@ -62,9 +62,14 @@ Graph stored_graph(const Checkpoint& checkpoint);
 /// Throws InputError as Net::init_from() would for a net with these plans.
 void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);
 
-/// Returns whether a file of initial weights expects pixels that are divided by their standard deviation. As
-/// a rule another program's do, and a file that convnet export wrote says it. ONNX models may divide pixels
-/// themselves, so the answer for them is no. Throws as Net::init_from() does.
-bool expects_divided_pixels(const std::string& file_or_folder);
+/// The pixels that a net with some weights expects.
+enum class PixelScale {
+  whole,    ///< not divided, as the file says: a checkpoint, or one that convnet export wrote
+  divided,  ///< divided by their standard deviations, as it says
+  usual,    ///< divided as a rule: the weights are another program's, and the file does not say it
+  unknown   ///< an ONNX model, which may divide pixels itself
+};
+/// Returns what a file of initial weights says. Throws as Net::init_from() does.
+PixelScale pixel_scale(const std::string& file_or_folder);
 
 }  // namespace convnet

@@ -156,7 +156,8 @@ Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>&
   for (const std::string& cost : logreg_costs(graph)) {
     Classifier classifier = find_classifier(graph, matrices, cost);
     if (softmax.empty() || classifier.softmax == softmax) return classifier;
-    names.push_back(classifier.softmax);
+    if (std::find(names.begin(), names.end(), classifier.softmax) == names.end())
+      names.push_back(classifier.softmax);
   }
   if (names.empty()) throw InputError("the net has no softmax layer that a cost.logreg compares with labels");
   throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg" +

@@ -85,7 +85,7 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
       throw InputError("the data set does not fit: " + wrong);
   } catch (const std::runtime_error& e) {  // InputError or RunError: there is more to show than predictions
     run.provider = nullptr;
-    run.no_provider = e.what();
+    run.no_provider = e.what() + (given.contains("data-path") ? "" : moved_data_text(c, data.path));
     if (run.matrices.empty())
       throw InputError(
           c.file +

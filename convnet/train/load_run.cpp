@@ -24,6 +24,7 @@
 #include "convnet/train/class_weights.h"
 #include "convnet/train/rate_jumps.h"
 #include "convnet/train/watched_cost.h"
+#include "providers/image_parts.h"
 
 namespace convnet {
 namespace {
@@ -359,6 +360,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     claimed = run.folder.get();
   }
   read_options(run, given, processes);
+  if (run.folder && !run.checkpoint && names_classes_by_folders(run.options.data))
+    refuse_among_classes("--save-file", run.folder->path(), run.options.data.path);
   if (processes != nullptr) {  // what is not given here may be in the checkpoint
     processes->set_stall_seconds(run.options.devices.stall_timeout);
     processes->set_uses_nccl(run.options.devices.nccl);

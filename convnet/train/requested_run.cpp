@@ -25,6 +25,7 @@
 #include "convnet/train/test_outputs.h"
 #include "convnet/train/watched_cost.h"
 #include "providers/image.h"
+#include "providers/image_parts.h"
 
 namespace convnet {
 namespace {
@@ -50,8 +51,11 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
   const CheckpointOptions& named = given.checkpoints;
   if (!named.load_file.empty()) return read_run_checkpoint(named.load_file);
-  if (!named.save_file.empty() && newest_checkpoint(named.save_file))
-    return read_run_checkpoint(named.save_file);
+  if (!named.save_file.empty()) {
+    if (newest_checkpoint(named.save_file)) return read_run_checkpoint(named.save_file);
+    if (const std::string instead = instead_of_checkpoints(named.save_file); !instead.empty())
+      throw InputError(named.save_file + ": holds no checkpoint of this program to go on from" + instead);
+  }
   if (given.tests.only_tests())
     throw InputError(given.tests.test_option() +
                      " tests a trained net: --load-file must name its checkpoint");
@@ -104,6 +108,7 @@ std::string inherited_text(const RequestedRun& run) {
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
   check_model_used(given, options.devices);
   check_distinct_gpus(given, options.devices);
+  check_label_kind_used(given, options.data);
   // None of these are options of cuda-convnet2, whose command lines stay as they are.
   const std::vector<std::pair<std::string, std::string>> of_training = {
       {"profile", "is a timeline of training"},
@@ -175,6 +180,11 @@ void check_outputs_of(const RequestedRun& run) {
   if (!tests.test_out.empty()) check_folder_writable(tests.test_out, "probabilities are to be written to");
   if (run.given.contains("tensorboard") && !options.tensorboard.empty())
     check_folder_writable(options.tensorboard, "event files are to be written to");
+  if (!run.checkpoint && names_classes_by_folders(options.data)) {
+    refuse_among_classes("--save-path", options.checkpoints.save_path, options.data.path);
+    refuse_among_classes("--tensorboard", options.tensorboard, options.data.path);
+    refuse_among_classes("--cache-images", options.data.cache_images, options.data.path);
+  }
 }
 
 /// Returns whether a file of the net, with the keys that --set gave the checkpoint's run, has another text
@@ -271,31 +281,39 @@ void check_fits(const Provider& provider, const Checkpoint& checkpoint) {
 /// Opens the data set by `open`. If its folder, of which a checkpoint has told, is not there, the error says
 /// so.
 void explain_moved_data(const RequestedRun& run, const std::function<void()>& open) {
-  const std::string& path = run.options.data.path;
   try {
     open();
   } catch (const InputError& e) {
-    std::error_code none;
-    const bool is_there = path.empty() || std::filesystem::exists(path, none);
-    if (!run.checkpoint || run.given.contains("data-path") || is_there) throw;
-    throw InputError(
-        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
-                    "folder, name it with --data-path",
-                    e.what(), path, run.checkpoint->file));
+    if (!run.checkpoint || run.given.contains("data-path")) throw;
+    throw InputError(e.what() + moved_data_text(*run.checkpoint, run.options.data.path));
   }
 }
 
-/// Chooses --pixel-std 1 for a new run of a net that comes with convnet, which begins with another program's
-/// weights: without it, pixels are about fifty times as large as those that the first layer was trained with.
-/// Returns a note; "" if nothing was chosen.
+/// Chooses --pixel-std 1 for a new run of a net that comes with convnet, whose initial weights expect it:
+/// without it, pixels are about fifty times as large as those that the first layer was trained with. Warns if
+/// the weights of a file that says what it expects get other pixels. Returns a note, or "".
 std::string choose_pixel_std(RequestedRun& run) {
   const std::string& file = run.options.checkpoints.init_from;
-  if (file.empty() || run.options.data.provider != "image" || run.texts.contains("pixel-std") ||
-      !is_ready_net(run.options.files) || !expects_divided_pixels(file))
-    return "";
-  run.texts["pixel-std"] = "1";
-  run.options.data.pixel_std = true;
-  return fmt::format("Not given, and chosen for the weights of {}: --pixel-std 1", file);
+  if (file.empty()) return "";
+  const PixelScale scale = pixel_scale(file);
+  DataOptions& data = run.options.data;
+  if (data.provider == "image" && !run.texts.contains("pixel-std") && is_ready_net(run.options.files) &&
+      (scale == PixelScale::divided || scale == PixelScale::usual)) {
+    run.texts["pixel-std"] = "1";
+    data.pixel_std = true;
+    return fmt::format("Not given, and chosen for the weights of {}: --pixel-std 1", file);
+  }
+  if (scale == PixelScale::divided && !data.pixel_std)
+    fmt::print(stderr,
+               "warning: the weights of {} expect pixels that are divided by their standard deviation, as "
+               "--pixel-std 1 does; those of this run are about fifty times as large\n",
+               file);
+  if (scale == PixelScale::whole && data.pixel_std)
+    fmt::print(stderr,
+               "warning: the weights of {} expect pixels that are not divided by their standard deviation; "
+               "those of this run are, by --pixel-std 1\n",
+               file);
+  return "";
 }
 
 }  // namespace
@@ -330,6 +348,10 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
              "--init-from is not used: this run has begun, and goes on from " + run.checkpoint->file);
   }
   if (processes == nullptr || processes->rank() == 0) check_outputs_of(run);
+}
+
+bool names_classes_by_folders(const DataOptions& data) {
+  return data.provider == "image" && data.labels.empty();
 }
 
 bool needs_data_first(const RequestedRun& run) { return !run.checkpoint && is_ready_net(run.options.files); }

@@ -37,6 +37,9 @@ enum class ParametersNotGiven {
   as_in_checkpoint  ///< those that the checkpoint has
 };
 
+/// Returns whether the folders of the data set are its classes, if it is a folder.
+bool names_classes_by_folders(const DataOptions& data);
+
 /// Returns whether the data set must be opened before the net's files are read, because a new run has a net
 /// that comes with the program, which ends as the labels need it.
 bool needs_data_first(const RequestedRun& run);

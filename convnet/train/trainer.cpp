@@ -135,7 +135,11 @@ void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
   state_ = std::move(checkpoint.state);
   saved_iteration_ = state_.iteration;
   last_checkpoint_ = checkpoint.file;
-  if (state_.position.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
+  const CostSums costs = no_costs(test_plan, net_.graph());
+  const bool sound = (state_.position.minibatches == 0 || same_layers(state_.partial, costs)) &&
+                     std::all_of(state_.history.begin(), state_.history.end(),
+                                 [&](const HistoryEntry& entry) { return same_layers(entry.costs, costs); });
+  if (!sound)
     throw InputError(last_checkpoint_ +
                      ": metadata 'state' is damaged: its sums are not those of this net's costs");
   if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));

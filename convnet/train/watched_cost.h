@@ -8,8 +8,6 @@
 
 namespace convnet {
 
-/// The file beside a run's checkpoints that --keep-best writes. No other command removes it.
-inline constexpr const char* kBestFile = "best.safetensors";
 /// The name that a link to the next best checkpoint has before it gets that name.
 inline constexpr const char* kBestLink = "best.safetensors.new";
 

@@ -148,8 +148,9 @@ TEST_CASE("a net that comes with convnet divides pixels if it begins with anothe
              Catch::Contains("Not given, and chosen for the weights of " + file + ": --pixel-std 1\n"));
   CHECK(read_safetensors(run + "/1.1.safetensors").tensors.contains("image.deviations"));
   CHECK_FALSE(chooses(train(photos.folder / "given", file, {"--pixel-std", "0"})));
-  // A checkpoint says nothing, and an exported file says whether its net saw divided pixels.
-  CHECK_FALSE(chooses(train(photos.folder / "from-run", run)));
+  // A checkpoint and an exported file say whether their nets saw divided pixels.
+  CHECK(chooses(train(photos.folder / "from-run", run)));
+  CHECK_FALSE(chooses(train(photos.folder / "from-whole", photos.folder / "given")));
   weights.metadata["input_dims"] = "[3, 16, 16]";
   write_safetensors(file, weights);
   CHECK_FALSE(chooses(train(photos.folder / "whole-pixels", file)));
@@ -554,6 +555,68 @@ TEST_CASE("a run says what its classes are, and which have no training images") 
   // Tests alone see other images.
   const Outcome tested = run_well({"--load-file", photos.folder / "empty", "--test-only", "1"});
   CHECK_THAT(tested.out + tested.err, !Catch::Contains("Classes: ") && !Catch::Contains("warning: "));
+}
+
+TEST_CASE("images beside the folders of classes are said to be left out, and no output may lie among these") {
+  const Photographs photos;
+  namespace fs = std::filesystem;
+  const std::string set = photos.folder / "folders", train = set + "/train";
+  const std::string photo = train + "/c0/" + files_in(train + "/c0").front();
+  const Args line = {"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1"};
+  for (const Args& output : {Args{"--save-file", train + "/run"}, Args{"--save-path", train},
+                             Args{"--tensorboard", set + "/val/board", "--save-file", photos.folder / "run"},
+                             Args{"--cache-images", train + "/cache", "--save-file", photos.folder / "run"}})
+    check_refused(line + output,
+                  output[0] + " " + output[1] + ": lies in " +
+                      (output[1].find("/val/") == std::string::npos ? train : set + "/val") +
+                      ", whose folders are the classes of the data set; choose a folder outside\n");
+  CHECK(files_in(train) == std::vector<std::string>{"c0", "c1", "c2", "c3"});
+  // Beside the folders of training and test images there is room.
+  run_well(line + Args{"--save-file", set + "/run"});
+  fs::copy_file(photo, train + "/loose.jpg");
+  fs::create_directories(set + "/dev/c0");
+  fs::copy_file(photo, set + "/dev/c0/1.jpg");
+  const std::string loose = "warning: 1 image(s) beside the folders of classes are left out, as " + train +
+                            "/loose.jpg; an image's class is the folder that it lies in\n",
+                    beside =
+                        "warning: 1 folder(s) with images beside that of training images are left out, as " +
+                        set + "/dev\n";
+  const std::string err = run_well(line + Args{"--save-file", set + "/again"}).err;
+  CHECK_THAT(err, Catch::Contains(loose) && Catch::Contains(beside));
+  const std::string made = run_well({"make-data", "--src", set, "--dst", photos.folder / "made"}).err;
+  CHECK_THAT(made, Catch::Contains(loose) && Catch::Contains(beside));
+  // Of two classes with an image each, one is held out.
+  const std::string few = photos.folder / "few";
+  for (const std::string name : {"a", "b"}) {
+    fs::create_directories(few + "/" + name);
+    fs::copy_file(photo, few + "/" + name + "/" + name + ".jpg");
+  }
+  const Args on_few = {"train", few, "--layer-def", "small", "--inner-size", "16", "--epochs", "1"};
+  CHECK_THAT(
+      run_well(on_few + Args{"--save-file", photos.folder / "few-run"}).err,
+      Catch::Contains("' are held out for tests, so none is left for training: add more, or put those of "
+                      "tests into a folder val beside a folder train\n"));
+}
+
+TEST_CASE("a run warns if its initial weights expect other pixels than its own") {
+  const Photographs photos;
+  const auto train = [&](const std::string& into, const Args& more) {
+    return run_well(photos.train("folders", into) + more).err;
+  };
+  train("whole", {});
+  train("divided", {"--pixel-std", "1"});
+  const std::string whole = photos.folder / "whole", divided = photos.folder / "divided";
+  CHECK(train("1", {"--init-from", whole}) == "");
+  CHECK(train("2", {"--init-from", divided, "--pixel-std", "1"}) == "");
+  CHECK(
+      train("3", {"--init-from", divided}) ==
+      "warning: the weights of " + divided +
+          " expect pixels that are divided by their standard deviation, as --pixel-std 1 does; those of this "
+          "run are about fifty times as large\n");
+  CHECK(train("4", {"--init-from", whole, "--pixel-std", "1"}) ==
+        "warning: the weights of " + whole +
+            " expect pixels that are not divided by their standard deviation; those of this run are, by "
+            "--pixel-std 1\n");
 }
 
 TEST_CASE("arrays whose labels leave out numbers get a warning, because the net has outputs for these") {

@@ -380,6 +380,10 @@ TEST_CASE("classes that may have been meant as numbers are noted") {
   const Outcome run = run_well(with_ready_net(photos, table, {"--epochs", "1"}));
   CHECK_THAT(run.err, Catch::Contains("Note: the table of --labels holds 4 classes, which are named by "
                                       "numbers; --label-kind numbers predicts numbers instead\n"));
+  // Without a table there is nothing that the option could be about.
+  check_refused(
+      {"train", photos.folder / "photos", "--layer-def", "small", "--label-kind", "numbers"},
+      "--label-kind says what the table of --labels holds; add that option, or leave this one out\n");
 }
 
 TEST_CASE("a regression goes on whatever the deviation of its numbers") {

@@ -804,6 +804,10 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
     changed["partial"] = {{"images", 128}, {"sums", nlohmann::json::parse(sums)}};
     check_changed("metadata 'state' is damaged: its sums are not those of this net's costs",
                   metadata("state", changed.dump()));
+    nlohmann::json history = state;
+    history["history"][0]["sums"] = nlohmann::json::parse(sums);
+    check_changed("metadata 'state' is damaged: its sums are not those of this net's costs",
+                  metadata("state", history.dump()));
   }
 }
 
@@ -830,6 +834,22 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
       {"--load-file", theirs},
       "safetensors), but 10.2, which is a pickle, as cuda-convnet2's checkpoints are; "
       "scripts/weights-from-cuda-convnet writes its weights for --init-from (docs/coming-from.md)\n");
+  check_refused(shop.dummy() + Args{"--save-file", theirs}, theirs +
+                                                                ": holds no checkpoint of this program to "
+                                                                "go on from, but 10.2, which is a pickle");
+  // What stands in a folder after the numbered checkpoints were removed.
+  const std::string only_best = shop / "only-best", best = only_best + "/best.safetensors";
+  run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", only_best, "--keep-best", "logprob"});
+  std::filesystem::remove(only_best + "/1.2.safetensors");
+  const std::string instead =
+      ", but best.safetensors, the checkpoint of the best test: name that file "
+      "(--load-file " +
+      best + " goes on from it)\n";
+  check_refused({"--load-file", only_best},
+                only_best + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)" + instead);
+  check_refused(shop.dummy() + Args{"--epochs", "2", "--save-file", only_best},
+                only_best + ": holds no checkpoint of this program to go on from" + instead);
+  run_well({"--load-file", best, "--epochs", "2"});
   check_refused({"--load-file", shop.definition_path()}, shop.definition_path() + ": ");
   TensorFile foreign;
   foreign.tensors["model.layers.0.weight"] = {{2, 2}, {1, 2, 3, 4}};

@@ -155,11 +155,13 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
         path + "/none: no such folder");
   CHECK(folder.error().starts_with(path + ": holds no images: folders CLASS/*.jpg"));
   folder.add("cat/notes.txt", "x");
-  CHECK(
-      folder.error() ==
-      path +
-          "/cat: holds no image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp), though it stands for a class");
+  CHECK(folder.error() ==
+        path + ": there are no images (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp) in its folders");
+  // An empty folder keeps the place of a class.
+  folder.add("dog/1.png", "x");
+  CHECK(find_labelled_images(path).class_names == std::vector<std::string>{"cat", "dog"});
   fs::remove_all(path + "/cat");
+  fs::remove_all(path + "/dog");
   folder.add("photos.zip", std::string("PK\3\4") + std::string(26, ' ') + "photos/1.jpg");
   CHECK(folder.error().ends_with("; photos.zip in it is a zip archive: unpack it with unzip"));
   fs::remove(path + "/photos.zip");
