@@ -106,9 +106,12 @@ CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector
       continue;
     }
     words.options.push_back(args[i]);
-    const bool has_value = args[i].find('=') != std::string::npos || !value_follows(args, i) ||
-                           (is_boolean(taken, args[i]) && !is_truth_value(args[i + 1]));
-    if (!has_value) words.options.push_back(args[++i]);
+    if (args[i].find('=') != std::string::npos || !value_follows(args, i)) continue;
+    const std::string& next = args[i + 1];
+    // A wrong number is the value of an option that is 0 or 1, and no data set.
+    const bool is_number =
+        std::all_of(next.begin(), next.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!is_boolean(taken, args[i]) || is_truth_value(next) || is_number) words.options.push_back(args[++i]);
   }
   return words;
 }

@@ -152,13 +152,14 @@ std::string schedule_help(const std::string& word) {
   if (word == "schedule" || word == "schedules")
     return wrapped(
                "A learning-rate schedule (of the keys epsW and epsB of a parameter file) is a number, or one "
-               "of these, where p grows from 0 to 1 over the run:",
+               "of these, where p grows from 0 to 1 over the run, with each batch of the data set:",
                0, 0) +
            "\n" + schedules_text(schedule_forms()) + "\nExample: epsW=cosine[base=0.1;warmup=5]\n";
   for (const ScheduleForm& form : schedule_forms())
     if (lower(form.name) == lower(word))
-      return "A learning-rate schedule, where p grows from 0 to 1 over the run:\n" + schedules_text({form}) +
-             "\nconvnet help schedule describes all of them.\n";
+      return "A learning-rate schedule, where p grows from 0 to 1 over the run, with each batch of the data "
+             "set:\n" +
+             schedules_text({form}) + "\nconvnet help schedule describes all of them.\n";
   return "";
 }
 

@@ -8,6 +8,7 @@
 #include "convnet/base/generated_text.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
+#include "convnet/base/tensor.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/config/text.h"
@@ -146,6 +147,9 @@ void print_summary(const ImportedModel& model, const ImportCommandOptions& asked
   if (model.text.adds_softmax)
     fmt::print("Added: a softmax, because the output {} has scores, not probabilities\n",
                excerpt(model.output_name));
+  if (model.text.drops_logarithm)
+    fmt::print("Left out: the logarithm after the softmax of the output {}; the net gives probabilities\n",
+               excerpt(model.output_name));
   fmt::print("  use it:     convnet predict {} FILE...\n", shell_word(asked.checkpoint));
   const bool photos = model.reads_photos();
   std::string options = photos ? fmt::format("--image-size {}", model.photo_size())
@@ -223,6 +227,10 @@ void import_command(const std::vector<std::string>& args) {
   }
   for (std::string* text : {&model.text.definition, &model.text.parameters}) *text = generated_text(*text);
   Checkpoint checkpoint = checkpoint_of(model, asked.definition, asked.parameters);
+  for (const auto& [tensor, values] : checkpoint.tensors.tensors)
+    if (!all_finite(values.values))
+      throw InputError(fmt::format(
+          "{}: the weights of '{}' hold numbers that are not finite (NaN or infinity)", named[0], tensor));
   for (const auto& [file, text] : {std::pair{asked.definition, model.text.definition},
                                    std::pair{asked.parameters, model.text.parameters}})
     write_whole_file(file, text);

@@ -17,7 +17,7 @@ const std::vector<ScheduleArgument>& schedule_arguments() {
   static const std::vector<ScheduleArgument> all = {
       {"base", "b", "the rate at the beginning, after a warm-up; 0 freezes the matrix"},
       {"tgtFactor", "f", "the rate ends at b/f"},
-      {"numSteps", "n", "number of equally long steps"},
+      {"numSteps", "n", "number of steps"},
       {"power", "k", "exponent; 1 if not given"},
       {"at", "30,60", "epochs (or minibatches) at which the rate changes, ascending"},
       {"factor", "g", "factor of the rate at each entry of at; 0.1 if not given"},
@@ -57,7 +57,7 @@ const std::vector<ScheduleForm>& schedule_forms() {
        Kind::discrete_exponential,
        {"base", "tgtFactor", "numSteps"},
        {},
-       "n equally long steps from b down to b/f, each by the same factor"},
+       "n steps from b down to b/f, each by the same factor; step i (1 to n) lasts while p <= i/n"},
       {"cosine",
        Kind::cosine,
        {"base"},
@@ -250,7 +250,6 @@ double Schedule::without_warmup(const TrainingProgress& progress) const {
     }
     case Kind::discrete_exponential: break;
   }
-  if (steps_ == 1) return base_;
   // The first step i with p <= (i+1)/n; the product's rounding may be one step off on either side.
   const double n = steps_;
   double i = std::clamp(std::ceil(p * n) - 1, 0.0, n - 1);

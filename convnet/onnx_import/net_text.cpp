@@ -106,6 +106,7 @@ SketchId find_answer_layer(const NetSketch& net, SketchId output, bool predicts_
   if (layer->type == "neuron" && layer->neuron.name == "log" && net[layer->inputs[0]].type == "softmax") {
     id = layer->inputs[0];  // LogSoftmax
     layer = &net[id];
+    text.drops_logarithm = true;
   }
   text.outputs = layer->shape.size();
   if (predicts_numbers && layer->type != "softmax") text.labels = LabelKind::numbers;

@@ -19,6 +19,7 @@ struct NetText {
   std::int64_t outputs = 0;  ///< classes, tags or numbers
   /// Whether the net ends in a softmax that the model does not have.
   bool adds_softmax = false;
+  bool drops_logarithm = false;  ///< the net ends in a softmax where the model has the logarithm of one
   /// Weights by the names of their layers, then by those of the matrices without that of an input.
   std::map<std::string, std::map<std::string, SketchMatrix>> matrices;
 };

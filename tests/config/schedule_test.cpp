@@ -83,10 +83,10 @@ TEST_CASE("dexp finds the step as the defining comparison does", "[schedule]") {
   SUCCEED();
 }
 
-TEST_CASE("a single step keeps the base", "[schedule]") {
+TEST_CASE("a single step is the last one, as in cuda-convnet2", "[schedule]") {
   const Schedule s = Schedule::parse("dexp[base=0.1;tgtFactor=10;numSteps=1]");
-  CHECK(s.at(0) == 0.1);
-  CHECK(s.at(1) == 0.1);
+  CHECK(s.at(0) == 0.01);
+  CHECK(s.at(1) == 0.01);
 }
 
 TEST_CASE("rates stay numbers of fp32 over the whole run", "[schedule]") {
