@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "convnet/base/host_device.h"
 
@@ -25,10 +24,15 @@ struct IntegersOf<float> {
 template <class V>
 using Integers = typename IntegersOf<V>::Type;
 
+/// Returns x, but at most `most`.
+template <class V>
+CONVNET_HD inline V at_most(V x, float most) {
+  return x > most ? V{} + most : x;
+}
 /// Returns x, but at least `least` and at most `most`.
 template <class V>
 CONVNET_HD inline V clamped(V x, float least, float most) {
-  return x < least ? V{} + least : (x > most ? V{} + most : x);
+  return x < least ? V{} + least : at_most(x, most);
 }
 
 /// x = n ln 2 + r with |r| <= ln 2 / 2: power = 2^n, for -127 <= n <= 128, of which 2^-127 is 0 and 2^128
@@ -70,7 +74,7 @@ CONVNET_HD inline V expm1(V x) {
 template <class V>
 CONVNET_HD inline V tanh(V x) {
   const V size = x < 0 ? -x : x;
-  const V grown = expm1(2.0F * clamped(size, 0, 10));
+  const V grown = expm1(2.0F * at_most(size, 10));
   const V of_size = grown / (grown + 2.0F);
   return x < 0 ? -of_size : of_size;
 }

@@ -211,7 +211,7 @@ struct MishFunctor {
   /// Returns e^x, for large x that of 20, which make the factor 1.
   template <class V>
   CONVNET_HD static V exponential(V x) {
-    return math::exp(x > 20 ? V{} + 20.0F : x);
+    return math::exp(math::at_most(x, 20));
   }
   static constexpr float kNothing = -100;  ///< see SiluFunctor
 };

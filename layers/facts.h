@@ -8,7 +8,6 @@
 
 #include "kernels/ops/neuron.h"
 
-
 namespace convnet {
 
 /// The function that a layer computes, if it is one that the cost above can differentiate with its own work.

@@ -15,6 +15,7 @@
 #include "convnet/base/philox.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/text_file.h"
+#include "providers/image_source.h"
 
 namespace convnet {
 
@@ -136,12 +137,9 @@ CountedFiles loose_images_in(const std::string& folder) {
 void refuse_among_classes(const std::string& option, const std::string& output, const std::string& path) {
   std::error_code ignored;
   if (output.empty() || !fs::is_directory(path, ignored)) return;
-  if (fs::exists(fs::path(path) / "batches.meta", ignored)) return;
+  if (has_image_batches(path)) return;
   for (const ImagePart& part : find_parts(path)) {
-    if (!tars_in(part.folder).empty()) continue;
-    const fs::path inside =
-        fs::weakly_canonical(output, ignored).lexically_relative(fs::weakly_canonical(part.folder, ignored));
-    if (!inside.empty() && *inside.begin() != "..")
+    if (tars_in(part.folder).empty() && lies_in(output, part.folder))
       throw InputError(
           fmt::format("{} {}: lies in {}, whose folders are the classes of the data set; choose a "
                       "folder outside",

@@ -140,30 +140,21 @@ std::string left_out_text(const LeftOutFiles& files) {
     warnings.push_back(
         fmt::format("warning: {} photo(s) have no line in the table of --labels and are left out, as {}",
                     others.size(), others.front()));
-  if (const CountedFiles& packed = files.packed_tars; packed.count > 0)
-    warnings.push_back(
-        fmt::format("warning: {} compressed tar(s) are left out, as {}; unpack them, because tars are "
-                    "read in place",
-                    packed.count, packed.first));
-  if (const CountedFiles& loose = files.loose_images; loose.count > 0)
-    warnings.push_back(fmt::format(
-        "warning: {} image(s) beside the folders of classes are left out, as {}; an image's class is "
-        "the folder that it lies in",
-        loose.count, loose.first));
-  if (const CountedFiles& others = files.other_folders; others.count > 0)
-    warnings.push_back(
-        fmt::format("warning: {} folder(s) with images beside that of training images are left out, as {}",
-                    others.count, others.first));
-  if (const CountedFiles& others = files.unpaired; others.count > 0)
-    warnings.push_back(fmt::format(
-        "warning: {} image(s) or label(s) in tars are left out, because their sample has a pair of the same "
-        "name without them, as {}",
-        others.count, others.first));
-  if (const CountedFiles& others = files.other_members; others.count > 0)
-    warnings.push_back(
-        fmt::format("Note: {} member(s) of tars that are neither images nor labels (.cls) are "
-                    "left out, as {}",
-                    others.count, others.first));
+  const auto add = [&](const CountedFiles& of, const char* text) {
+    if (of.count > 0) warnings.push_back(fmt::format(fmt::runtime(text), of.count, of.first));
+  };
+  add(files.packed_tars,
+      "warning: {} compressed tar(s) are left out, as {}; unpack them, because tars are read in place");
+  add(files.loose_images,
+      "warning: {} image(s) beside the folders of classes are left out, as {}; an image's class is "
+      "the folder that it lies in");
+  add(files.other_folders,
+      "warning: {} folder(s) with images beside that of training images are left out, as {}");
+  add(files.unpaired,
+      "warning: {} image(s) or label(s) in tars are left out, because their sample has a pair of the "
+      "same name without them, as {}");
+  add(files.other_members,
+      "Note: {} member(s) of tars that are neither images nor labels (.cls) are left out, as {}");
   return fmt::format("{}", fmt::join(warnings, "\n"));
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -79,6 +80,14 @@ std::string InputFile::read(std::uint64_t offset, std::uint64_t bytes) const {
 std::string read_whole_file(const std::string& path) {
   const InputFile file(path);
   return file.read(0, file.size());
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path inside =
+      fs::weakly_canonical(path, none).lexically_relative(fs::weakly_canonical(folder, none));
+  return !inside.empty() && *inside.begin() != "..";
 }
 
 bool is_file_called(const std::string& path, int descriptor) {

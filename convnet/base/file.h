@@ -43,6 +43,9 @@ class InputFile {
 /// Returns the contents of a file. Throws like InputFile.
 std::string read_whole_file(const std::string& path);
 
+/// Returns whether `path` is `folder` or lies in it, at any depth, behind links or not. It need not be there.
+bool lies_in(const std::string& path, const std::string& folder);
+
 /// Returns whether `a` comes before `b` when numbers in names are compared by value: data_2 before data_10.
 bool natural_less(std::string_view a, std::string_view b);
 

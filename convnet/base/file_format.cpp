@@ -91,9 +91,10 @@ constexpr FileFormat kTorch{model, "a zip archive, as torch.save (.pth) writes",
 constexpr FileFormat kKeras{model, "a Keras model", ""};
 constexpr FileFormat kNpz{arrays, "a zip archive of NumPy arrays (.npz)", "save each array with numpy.save"};
 constexpr FileFormat kOffice{document, "an Office document", kToCsv};
-constexpr FileFormat kPickle{arrays, "a pickle",
-                             "if it is a batch of CIFAR or of cuda-convnet2, name its folder; else read it in "
-                             "Python, and write its arrays with numpy.save"};
+constexpr FileFormat kPickle{
+    arrays, "a pickle",
+    "if it is a batch of CIFAR or of cuda-convnet2, name its folder; else read it in "
+    "Python, and write its arrays with numpy.save"};
 constexpr FileFormat kTfRecord{arrays, "a TFRecord file",
                                "write its images as files in a folder for each class, or in tars"};
 constexpr FileFormat kOnnx{importable, "an ONNX model", "convnet import makes a net and a checkpoint of it"};

@@ -425,13 +425,13 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
   return found.back().second.string();
 }
 
-Abandoned move_later_checkpoints(const std::string& folder, const Position& position,
-                                 const std::string& best) {
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position) {
   auto later = checkpoints_in(folder);
   std::erase_if(later, [&](const auto& c) { return c.first <= position; });
   Abandoned left;
-  left.best = is_later(fs::path(folder) / best, position);
-  if (left.best) later.emplace_back(position, fs::path(folder) / best);
+  const fs::path best = fs::path(folder) / kBestFile;
+  left.best = is_later(best, position);
+  if (left.best) later.emplace_back(position, best);
   if (later.empty()) return left;
   const std::string stem = fs::path(position.file_name()).stem().string();
   left.folder = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());

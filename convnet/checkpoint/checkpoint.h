@@ -182,10 +182,9 @@ struct Abandoned {
   bool best = false;  ///< the checkpoint of the best test was one of them
 };
 /// Moves the checkpoints in `folder` that come after `position` into a new folder there, so that a run that
-/// goes on from `position` neither removes them nor is taken for their successor. The checkpoint named `best`
-/// is moved too, if it is a later one or cannot be read. Returns the new folder and the number of checkpoints
-/// moved. Throws InputError or RunError.
-Abandoned move_later_checkpoints(const std::string& folder, const Position& position,
-                                 const std::string& best);
+/// goes on from `position` neither removes them nor is taken for their successor. kBestFile is moved, too,
+/// if it is a later one or cannot be read. Returns the new folder and the number of checkpoints moved. Throws
+/// InputError or RunError.
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position);
 
 }  // namespace convnet

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
@@ -113,8 +114,7 @@ LabelledImages find_images(const std::string& src, const DataOptions& data) {
 void refuse_inside(const std::string& dst, const std::string& src) {
   std::error_code ignored;
   if (!fs::is_directory(src, ignored)) return;
-  const fs::path inside = fs::weakly_canonical(dst).lexically_relative(fs::weakly_canonical(src));
-  if (!inside.empty() && *inside.begin() != "..")
+  if (lies_in(dst, src))
     throw InputError(fmt::format("--dst {}: lies in --src; choose a folder outside", dst));
 }
 

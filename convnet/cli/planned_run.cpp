@@ -133,7 +133,7 @@ Graph graph_of(RequestedRun& run, bool knows_batches, const DeviceOptions& devic
 
 void check_init_from(const RequestedRun& run, const Graph& graph, const PlanSet& plans) {
   const std::string& file = run.options.checkpoints.init_from;
-  if (!file.empty() && !run.checkpoint) check_initial_weights(graph, plans, file);
+  if (!file.empty() && !run.checkpoint) check_initial_weights(graph, plans, file, run.options.data.pixel_std);
 }
 
 }  // namespace convnet

@@ -239,24 +239,9 @@ class SkippedTensors {
   std::string first_norm_;
 };
 
-}  // namespace
-
-void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
-  const InitialWeights from = read_weights(file_or_folder, graph);
-  const std::string prefix = find_prefix(graph, plans.weights(), from);
-  std::set<std::string> used;
-  const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, prefix, used);
-  for (const InitialMatrix& match : matches) {
-    const WeightOwner owner = {match.weights->node, match.weights->index};
-    if (!match.tensor.empty())
-      matrix_of(from.tensors, from.file, match.tensor, whole_matrix(graph, owner).dims);
-  }
-  check_any_fits(matches, from);
-}
-
-PixelScale pixel_scale(const std::string& file_or_folder) {
-  if (is_onnx_file(file_or_folder)) return PixelScale::unknown;
-  const InitialWeights from = read_initial_weights(file_or_folder);
+/// Returns the pixels that the weights expect.
+PixelScale scale_of(const InitialWeights& from) {
+  if (is_onnx_file(from.file)) return PixelScale::unknown;
   const auto scale = [](bool divided) { return divided ? PixelScale::divided : PixelScale::whole; };
   if (from.of_convnet) {
     const auto& tensors = from.tensors.tensors;
@@ -269,7 +254,44 @@ PixelScale pixel_scale(const std::string& file_or_folder) {
   return PixelScale::usual;
 }
 
-void Net::init_from(const std::string& file_or_folder) {
+/// Warns if weights that say what pixels they expect get others.
+void warn_of_other_pixels(const InitialWeights& from, bool pixel_std, const std::string& file) {
+  const PixelScale scale = scale_of(from);
+  if (scale == PixelScale::divided && !pixel_std)
+    fmt::print(stderr,
+               "warning: the weights of {} expect pixels that are divided by their standard deviation, as "
+               "--pixel-std 1 does; those of this run are about fifty times as large\n",
+               file);
+  if (scale == PixelScale::whole && pixel_std)
+    fmt::print(stderr,
+               "warning: the weights of {} expect pixels that are not divided by their standard deviation; "
+               "those of this run are, by --pixel-std 1\n",
+               file);
+}
+
+}  // namespace
+
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder,
+                           bool pixel_std) {
+  const InitialWeights from = read_weights(file_or_folder, graph);
+  const std::string prefix = find_prefix(graph, plans.weights(), from);
+  std::set<std::string> used;
+  const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, prefix, used);
+  for (const InitialMatrix& match : matches) {
+    const WeightOwner owner = {match.weights->node, match.weights->index};
+    if (!match.tensor.empty())
+      matrix_of(from.tensors, from.file, match.tensor, whole_matrix(graph, owner).dims);
+  }
+  check_any_fits(matches, from);
+  warn_of_other_pixels(from, pixel_std, file_or_folder);
+}
+
+PixelScale pixel_scale(const std::string& file_or_folder) {
+  if (is_onnx_file(file_or_folder)) return PixelScale::unknown;
+  return scale_of(read_initial_weights(file_or_folder));
+}
+
+void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
   const InitialWeights from = read_weights(file_or_folder, graph_);
   const std::string prefix = find_prefix(graph_, plans_.weights(), from);
   std::set<std::string> used;
@@ -315,6 +337,7 @@ void Net::init_from(const std::string& file_or_folder) {
         from.file);
   if (const std::string warning = skipped.lost_norms_warning(from.file); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
+  warn_of_other_pixels(from, pixel_std, file_or_folder);
 }
 
 }  // namespace convnet

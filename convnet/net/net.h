@@ -57,8 +57,10 @@ class Net {
   void init_weights(std::uint64_t seed);
   /// Copies the weights of the same name and shape from a checkpoint or another program's safetensors file,
   /// where a layer's weights may have PyTorch's names ("conv1.weight"). Prints a table of the matrices that
-  /// were copied, skipped and newly made. Throws InputError if the file cannot be read or nothing fits.
-  void init_from(const std::string& file_or_folder);
+  /// were copied, skipped and newly made. Warns if the weights expect pixels of another scale than those of
+  /// the run, which `pixel_std` (--pixel-std) divides. Throws InputError if the file cannot be read or
+  /// nothing fits.
+  void init_from(const std::string& file_or_folder, bool pixel_std);
   /// Compares the gradient of each learned matrix with central differences of the costs, along the gradient
   /// and along random directions. Leaves the weights as they were. Throws RunError if a cost is not finite,
   /// or once `stopped` returns true.

@@ -59,8 +59,9 @@ std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& v
 /// looks like.
 Graph stored_graph(const Checkpoint& checkpoint);
 
-/// Throws InputError as Net::init_from() would for a net with these plans.
-void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);
+/// Throws InputError as Net::init_from() would for a net with these plans, and warns as it does of pixels.
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder,
+                           bool pixel_std);
 
 /// The pixels that a net with some weights expects.
 enum class PixelScale {

@@ -290,30 +290,19 @@ void explain_moved_data(const RequestedRun& run, const std::function<void()>& op
 }
 
 /// Chooses --pixel-std 1 for a new run of a net that comes with convnet, whose initial weights expect it:
-/// without it, pixels are about fifty times as large as those that the first layer was trained with. Warns if
-/// the weights of a file that says what it expects get other pixels. Returns a note, or "".
+/// without it, pixels are about fifty times as large as those that the first layer was trained with. Returns
+/// a note; "" if nothing was chosen.
 std::string choose_pixel_std(RequestedRun& run) {
   const std::string& file = run.options.checkpoints.init_from;
-  if (file.empty()) return "";
-  const PixelScale scale = pixel_scale(file);
   DataOptions& data = run.options.data;
-  if (data.provider == "image" && !run.texts.contains("pixel-std") && is_ready_net(run.options.files) &&
-      (scale == PixelScale::divided || scale == PixelScale::usual)) {
-    run.texts["pixel-std"] = "1";
-    data.pixel_std = true;
-    return fmt::format("Not given, and chosen for the weights of {}: --pixel-std 1", file);
-  }
-  if (scale == PixelScale::divided && !data.pixel_std)
-    fmt::print(stderr,
-               "warning: the weights of {} expect pixels that are divided by their standard deviation, as "
-               "--pixel-std 1 does; those of this run are about fifty times as large\n",
-               file);
-  if (scale == PixelScale::whole && data.pixel_std)
-    fmt::print(stderr,
-               "warning: the weights of {} expect pixels that are not divided by their standard deviation; "
-               "those of this run are, by --pixel-std 1\n",
-               file);
-  return "";
+  if (file.empty() || data.provider != "image" || run.texts.contains("pixel-std") ||
+      !is_ready_net(run.options.files))
+    return "";
+  const PixelScale scale = pixel_scale(file);
+  if (scale != PixelScale::divided && scale != PixelScale::usual) return "";
+  run.texts["pixel-std"] = "1";
+  data.pixel_std = true;
+  return fmt::format("Not given, and chosen for the weights of {}: --pixel-std 1", file);
 }
 
 }  // namespace

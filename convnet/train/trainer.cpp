@@ -108,7 +108,8 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     go_on_from(*loaded.checkpoint, test_plan);
   } else {
     net_.init_weights(options_.step.seed);
-    if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
+    if (!options_.checkpoints.init_from.empty())
+      net_.init_from(options_.checkpoints.init_from, options_.data.pixel_std);
   }
   print_start(loaded);
 }

@@ -21,7 +21,7 @@ void warn(const std::string& text) {
 void Trainer::leave_later_checkpoints() {
   Abandoned left;
   run_collectively(processes_, [&] {
-    if (is_first()) left = move_later_checkpoints(folder_, state_.position, kBestFile);
+    if (is_first()) left = move_later_checkpoints(folder_, state_.position);
   });
   if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
   if (left.best) state_.best = {};

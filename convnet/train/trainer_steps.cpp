@@ -81,10 +81,11 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
   bool ahead =
       phase == Phase::train && !times_tasks && net_.submits_ahead() && !stopped() && has_time_for_two();
-  // What has been read differs between processes, and none may begin a step that the others do not begin.
+  // Processes have not read equally far, and none of them may begin a step that the others do not begin.
   if (ahead && reads_on && processes_ != nullptr) {
     const std::vector<std::string> have_read = processes_->exchange(next ? "yes" : "no");
-    ahead = std::count(have_read.begin(), have_read.end(), "yes") == processes_->count();
+    ahead =
+        std::all_of(have_read.begin(), have_read.end(), [](const std::string& has) { return has == "yes"; });
   }
   if (next) {
     // All minibatches of a batch but the last have equally many images.

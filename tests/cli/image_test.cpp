@@ -585,7 +585,7 @@ TEST_CASE("images beside the folders of classes are said to be left out, and no 
   CHECK_THAT(err, Catch::Contains(loose) && Catch::Contains(beside));
   const std::string made = run_well({"make-data", "--src", set, "--dst", photos.folder / "made"}).err;
   CHECK_THAT(made, Catch::Contains(loose) && Catch::Contains(beside));
-  // Of two classes with an image each, one is held out.
+  // The image of one of two classes is held out.
   const std::string few = photos.folder / "few";
   for (const std::string name : {"a", "b"}) {
     fs::create_directories(few + "/" + name);

@@ -837,7 +837,7 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   check_refused(shop.dummy() + Args{"--save-file", theirs}, theirs +
                                                                 ": holds no checkpoint of this program to "
                                                                 "go on from, but 10.2, which is a pickle");
-  // What stands in a folder after the numbered checkpoints were removed.
+  // The user has removed the numbered checkpoints of a folder.
   const std::string only_best = shop / "only-best", best = only_best + "/best.safetensors";
   run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", only_best, "--keep-best", "logprob"});
   std::filesystem::remove(only_best + "/1.2.safetensors");

@@ -253,9 +253,9 @@ TEST_CASE("what killed writers left in a folder is removed, and nothing else") {
 TEST_CASE("checkpoints after the one that a run goes on from are moved aside") {
   const TempFolder folder;
   for (const int epoch : {1, 2, 3}) write_empty_checkpoint(folder.path(), epoch);
-  CHECK(move_later_checkpoints(folder.path(), {3, 1}, "best.safetensors").folder.empty());
+  CHECK(move_later_checkpoints(folder.path(), {3, 1}).folder.empty());
   for (const std::string name : {"abandoned-after-1.1", "abandoned-after-1.1_2"}) {
-    const Abandoned moved = move_later_checkpoints(folder.path(), {1, 1}, "best.safetensors");
+    const Abandoned moved = move_later_checkpoints(folder.path(), {1, 1});
     CHECK(moved.folder == folder / name);
     CHECK(moved.checkpoints == 2);
     for (const int epoch : {2, 3}) {
