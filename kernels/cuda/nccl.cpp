@@ -2,6 +2,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <future>
 #include <stdexcept>
