@@ -9,6 +9,7 @@
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
 #include "convnet/base/median.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"
@@ -229,8 +230,7 @@ std::unique_ptr<Net> make_net(BenchOptions& options, RequestedRun& run, bool kno
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
   auto net = std::make_unique<Net>(std::move(graph), provider, options.devices, options.step,
                                    std::vector<float>(static_cast<std::size_t>(mean)), true);
-  for (const std::string& warning : {slow_precision(net->backend()), too_many_threads(options.devices)})
-    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  print_notes({slow_precision(net->backend()), too_many_threads(options.devices)});
   return net;
 }
 

@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/progress_line.h"
@@ -167,8 +168,7 @@ void make_data_command(const std::vector<std::string>& args) {
         " --cache-images FOLDER decodes and scales each only once");
   MakeDataOptions make;
   make.held_out = options.hold_out && hold_out(images, options.src);
-  for (const std::string& warning : {too_many_threads(options.devices), left_out_text(images.left_out)})
-    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  print_notes({too_many_threads(options.devices), left_out_text(images.left_out)});
   fmt::print("{}: {} training images, {} validation images{}, {} {}\n", options.src, images.training.size(),
              images.validation.size(), make.held_out ? " (a tenth, held out by a hash of their names)" : "",
              images.class_names.size(), to_string(images.kind));

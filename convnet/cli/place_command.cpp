@@ -6,6 +6,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/generated_text.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -206,8 +207,7 @@ void place_command(const std::vector<std::string>& args) {
   if (options.devices.device == DeviceKind::automatic && predictor.describes_gpus())
     options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
-  if (const std::string warning = predictor.too_many_devices(options.devices.gpus().size()); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({predictor.too_many_devices(options.devices.gpus().size())});
   Diagnostics diagnostics;
   options.data.hold_out = true;  // as in training without ranges of batches
   const auto provider = open_provider(options.data, options.step.seed);
@@ -216,9 +216,8 @@ void place_command(const std::vector<std::string>& args) {
   LabelFit labels;
   if (is_ready_net(options.files)) labels = label_fit(*provider, trained);
   if (by_name && trained) {
-    const std::string note = choose_small_minibatch(options.step, texts, image_count(*provider, *trained),
-                                                    largest_batch(*provider, *trained));
-    if (!note.empty()) fmt::print(stderr, "{}\n", note);
+    print_notes({choose_small_minibatch(options.step, texts, image_count(*provider, *trained),
+                                        largest_batch(*provider, *trained))});
   }
   const NetFiles files = read_net_files(options.files, labels, diagnostics);
   diagnostics.throw_if_errors();

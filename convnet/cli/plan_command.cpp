@@ -8,6 +8,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/generated_text.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -87,8 +88,7 @@ Minibatches minibatches(const RequestedRun& run, bool knows_batches) {
     return std::min(rows, largest_batch(provider, range) * views);
   };
   const std::int64_t train_rows = largest(run.options.data.train_range, mini, 1);
-  if (const std::string warning = smaller_batches(mini, train_rows); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({smaller_batches(mini, train_rows)});
   return {train_rows, largest(run.options.data.test_range, test_rows, provider.views())};
 }
 
@@ -192,14 +192,11 @@ void plan_command(const std::vector<std::string>& args) {
                                predictor ? &*predictor : nullptr, found, diagnostics);
   options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
-  for (const std::string& warning :
-       {unused_devices(graph, options.devices), too_many_threads(options.devices),
-        predictor ? predictor->too_many_devices(options.devices.gpus().size()) : ""})
-    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  print_notes({unused_devices(graph, options.devices), too_many_threads(options.devices),
+               predictor ? predictor->too_many_devices(options.devices.gpus().size()) : ""});
   if (!options.flat.empty()) write_whole_file(options.flat, generated_text(flat_text(run.files.definition)));
   const Minibatches rows = minibatches(run, knows_batches);
-  if (const std::string warning = lone_values(graph, rows.train); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({lone_values(graph, rows.train)});
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
   plan_of_run.views = provider.views();
@@ -222,8 +219,7 @@ void plan_command(const std::vector<std::string>& args) {
     if (const int devices = plans.devices(); devices > 1) {
       const double alone = seconds_alone(run, options, rows.train, devices, *predictor);
       plan["prediction"]["step_seconds_on_one_device"] = alone;
-      if (const std::string warning = slower_warning(devices, simulation.step, alone); !warning.empty())
-        fmt::print(stderr, "{}\n", warning);
+      print_notes({slower_warning(devices, simulation.step, alone)});
     }
   }
   fmt::print("{}\n", options.report.json ? plan.dump(2) : plan_text(plan));

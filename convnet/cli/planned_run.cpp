@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "convnet/base/error.h"
+#include "convnet/base/notes.h"
 #include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
@@ -82,16 +83,12 @@ bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   if (!data_first) knows_batches = open_planned_data(run);
   if (knows_batches && run.options.trains()) {
     const DataOptions& data = run.options.data;
-    for (const std::string& warning :
-         {channels_last_warning(data, run.provider->matrices()[0]),
-          empty_classes(*run.provider, run.provider->class_counts(data.train_range))})
-      if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+    print_notes({channels_last_warning(data, run.provider->matrices()[0]),
+                 empty_classes(*run.provider, run.provider->class_counts(data.train_range))});
   }
   if (knows_batches && !run.checkpoint && run.options.trains() && names_ready_net(run.given)) {
     const LargestBatches largest = largest_batches(*run.provider, run.options.data);
-    const std::string note =
-        choose_small_minibatch(run.options.step, run.texts, largest.epoch, largest.train);
-    if (!note.empty()) fmt::print(stderr, "{}\n", note);
+    print_notes({choose_small_minibatch(run.options.step, run.texts, largest.epoch, largest.train)});
   }
   return knows_batches;
 }
@@ -122,10 +119,10 @@ Graph graph_of(RequestedRun& run, bool knows_batches, const DeviceOptions& devic
         graph, *run.provider, devices, step, memory,
         knows_batches ? largest_batches(*run.provider, run.options.data) : LargestBatches{}, note);
     run.texts["mini"] = std::to_string(step.mini);
-    fmt::print(stderr, "{}\n", note);
+    print_notes({note});
   }
   check_microbatches(graph, step);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  print_notes(diagnostics.warnings());
   check_layer_names(run, graph);
   if (run.checkpoint) saved_statistics(*run.checkpoint, run.options.data, *run.provider);
   return graph;

@@ -13,6 +13,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/text_file.h"
 #include "convnet/net/data_set.h"
 #include "providers/image_parts.h"
@@ -64,8 +65,7 @@ std::string hint_of_data_set(const std::string& folder, const LikeSet& like) {
 /// besides.
 std::vector<std::string> image_files_in(const std::string& folder, const LikeSet& like) {
   auto [found, left_out] = image_files_below(folder);
-  if (const std::string warning = left_out_text(left_out); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({left_out_text(left_out)});
   if (found.empty())
     throw InputError(fmt::format("{}: there is no image in this folder ({}){}", folder, kImageExtensions,
                                  hint_of_data_set(folder, like)));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -316,8 +317,7 @@ void show_command(const std::vector<std::string>& args) {
       asked.save_costs.empty())
     return;
   const Run run = open_run(read_run_checkpoint(given.at("load-file")), given);
-  if (const std::string warning = too_many_threads(run.options.devices); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({too_many_threads(run.options.devices)});
   if (!asked.show_cost.empty()) write_curves(run, asked, picture_name("cost.png"));
   if (!asked.save_costs.empty())
     write(asked.save_costs, costs_csv(run.checkpoint.state, run.graph),

@@ -1,6 +1,7 @@
 #include "convnet/config/ini_expression.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "convnet/config/text.h"
 

@@ -10,6 +10,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/file_format.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/printable.h"
 #include "convnet/net/net.h"
 #include "convnet/net/net_weights.h"
@@ -335,8 +336,7 @@ void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
         "dynamo=False, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False)), or make "
         "a net of it with convnet import\n",
         from.file);
-  if (const std::string warning = skipped.lost_norms_warning(from.file); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({skipped.lost_norms_warning(from.file)});
   warn_of_other_pixels(from, pixel_std, file_or_folder);
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/printable.h"
 #include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
@@ -259,8 +260,7 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
   } else {
     std::unique_ptr<Predictor> predictor;
     run_collectively(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
-    const std::string warning = predictor->too_many_devices(devices.gpus().size());
-    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+    print_notes({predictor->too_many_devices(devices.gpus().size())});
     std::string found;
     placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
                                *predictor, found, processes);
@@ -313,7 +313,7 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   choose_mini(run, processes);
   check_microbatches(run.graph, run.options.step);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  print_notes(diagnostics.warnings());
   if (run.options.tests.only_tests()) return;  // they count every image alike
   const std::string note = measure_class_weights(run, run.graph);
   if (note.empty()) return;
@@ -405,8 +405,7 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));
   if (run.checkpoint && run.options.trains()) {
-    if (const std::string warning = rate_jump_warning(run); !warning.empty())
-      fmt::print(stderr, "{}\n", warning);
+    print_notes({rate_jump_warning(run)});
   }
   if (const std::string& layer = run.options.tests.write_features; !layer.empty())
     keep_output(run.graph, layer);

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/net/auto_minibatch.h"
 #include "convnet/net/auto_placement.h"
@@ -274,8 +275,7 @@ void check_fits(const Provider& provider, const Checkpoint& checkpoint) {
   }
   if (const std::string wrong = other_outputs(checkpoint, provider.matrices()); !wrong.empty())
     throw InputError(checkpoint.file + ": the data set does not fit: " + wrong);
-  if (const std::string warning = renamed_class(checkpoint.matrices, provider.matrices()); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
+  print_notes({renamed_class(checkpoint.matrices, provider.matrices())});
 }
 
 /// Opens the data set by `open`. If its folder, of which a checkpoint has told, is not there, the error says

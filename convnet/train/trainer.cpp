@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/data_set.h"
@@ -148,8 +149,7 @@ void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
 
 void Trainer::print_start(const LoadedRun& loaded) {
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
-    if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
-      fmt::print(stderr, "{}\n", warning);
+    print_notes({too_few_cores(options_.devices, *processes_)});
   }
   const std::int64_t minibatch = largest_minibatch();
   if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(minibatch)));
@@ -159,14 +159,11 @@ void Trainer::print_start(const LoadedRun& loaded) {
   if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   left_out_ = left_out_text(provider_->left_out());
-  for (const std::string& warning :
-       {unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices), left_out_,
-        smaller_batches(options_.step.mini, minibatch),
-        channels_last_warning(options_.data, provider_->matrices()[0]),
-        empty_classes(*provider_, loaded.class_counts),
-        options_.trains() ? lone_values(net_.graph(), minibatch) : ""}) {
-    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  }
+  print_notes({unused_devices(net_.graph(), options_.devices), too_many_threads(options_.devices), left_out_,
+               smaller_batches(options_.step.mini, minibatch),
+               channels_last_warning(options_.data, provider_->matrices()[0]),
+               empty_classes(*provider_, loaded.class_counts),
+               options_.trains() ? lone_values(net_.graph(), minibatch) : ""});
   std::fflush(stdout);
 }
 

@@ -2,6 +2,7 @@
 // layouts. A plane is processed by one thread, so results do not depend on the number of threads.
 #include "kernels/image_math.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/own_kernel.h"

@@ -1,6 +1,7 @@
 // Pooling: a thread per output pixel forward and per input pixel backward, with four channels where they are
 // neighbours in memory. Backward gathers: every input pixel adds up the windows that cover it.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 

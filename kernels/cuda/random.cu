@@ -1,5 +1,6 @@
 // Dropout and noisy relu. The random words belong to canonical elements, maps or images, as on every device
 // (philox.h).
+#include <cmath>
 #include <type_traits>
 
 #include "convnet/base/philox.h"

@@ -1,5 +1,6 @@
 // Updates of weights, the flag that stops them, and the constraints after them.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/launch.h"
