@@ -15,4 +15,8 @@ namespace convnet {
 /// follow those of the first. Throws InputError naming the file.
 std::unique_ptr<StoredProvider> make_npy_provider(const std::string& path);
 
+/// Throws InputError if `output`, which `option` names, is a folder with arrays of the data set in `path`:
+/// what is written there would be one of them the next time.
+void refuse_among_arrays(const std::string& option, const std::string& output, const std::string& path);
+
 }  // namespace convnet

@@ -84,7 +84,8 @@ PickleValue PickleValue::at(std::string_view key) const {
   if (const auto found = find(key)) return *found;
   std::vector<std::string> known = keys();
   known.resize(std::min<std::size_t>(known.size(), 20));
-  fail(fmt::format("there is no '{}'; the keys are {}", key, fmt::join(known, ", ")));
+  fail(fmt::format("there is no '{}'; {}", key,
+                   known.empty() ? "it is empty" : fmt::format("the keys are {}", fmt::join(known, ", "))));
 }
 
 std::vector<std::string> PickleValue::keys() const {

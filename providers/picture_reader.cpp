@@ -13,7 +13,6 @@ namespace convnet {
 namespace {
 
 /// Largest ratio of an image's sides; longer images would be scaled to enormous ones.
-constexpr int kMaxAspect = 100;
 
 /// Ratios of width to height of --random-resized-crop.
 constexpr double kLeastRatio = 3.0 / 4, kMostRatio = 4.0 / 3;
@@ -49,7 +48,7 @@ std::int64_t PictureReader::stand_in(int batch, std::int64_t image) const {
 
 DecodedImage PictureReader::decode_whole(const EncodedImage& encoded) const {
   DecodedImage image = decode_image(encoded.bytes, encoded.name, image_size_);
-  check_aspect({image.height, image.width}, encoded.name, kMaxAspect);
+  check_aspect({image.height, image.width}, encoded.name);
   return image;
 }
 
@@ -96,7 +95,7 @@ PictureReader::Picture PictureReader::read_picture(int batch, std::int64_t image
   }
   if (!crop) return {decode_whole(encoded), std::move(encoded.labels)};
   const auto choose_checked = [&](ImageSize size) {
-    check_aspect(size, name, kMaxAspect);
+    check_aspect(size, name);
     return choose(size);
   };
   return {decode_window(encoded.bytes, name, choose_checked, side_), std::move(encoded.labels)};

@@ -12,9 +12,11 @@ namespace convnet {
 /// (kMaxImagePixels).
 void check_size(std::int64_t width, std::int64_t height, const std::string& name);
 
+/// How many times the other side one side of an image in a data set may be.
+inline constexpr int kMaxAspect = 100;
 /// Throws InputError, whose message begins with `name`, if one side of an image is more than `most` times
 /// the other: scaled by its shorter side, such an image could be enormous.
-void check_aspect(ImageSize image, const std::string& name, int most);
+void check_aspect(ImageSize image, const std::string& name, int most = kMaxAspect);
 
 /// Returns the scale at which to decode a window: the least of 1, 2, 4 and 8 eighths with which its shorter
 /// side is at least `wanted_side`, else 8; 8 also if `wanted_side` is 0.

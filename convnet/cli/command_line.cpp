@@ -49,16 +49,27 @@ void check_values(const std::vector<OptionSpec>& taken, const std::vector<std::s
     for (std::size_t i = 0; i < args.size(); ++i) {
       const bool value = value_follows(args, i);
       const bool empty = args[i] == name + "=" || (args[i] == name && value && args[i + 1].empty());
-      const bool missing = args[i] == name && !value && spec.param.type != "boolean";
+      const bool missing = args[i] == name && !value && !may_be_bare(spec);
       if (missing || (empty && !spec.may_be_empty)) throw InputError(name + " needs a value");
     }
   }
 }
 
-bool is_boolean(const std::vector<OptionSpec>& taken, const std::string& option) {
-  return std::any_of(taken.begin(), taken.end(), [&](const OptionSpec& spec) {
-    return "--" + spec.param.key == option && spec.param.type == "boolean";
+bool is_truth_value(const std::string& word) {
+  bool ignored = false;
+  return parse_value(word, {}, ignored).empty();
+}
+
+/// Returns whether the word after `option` is its value: behind an option that may be bare, it may be a data
+/// set. A wrong number is a value, too.
+bool is_value(const std::vector<OptionSpec>& taken, const std::string& option, const std::string& word) {
+  const auto spec = std::find_if(taken.begin(), taken.end(), [&](const OptionSpec& of_command) {
+    return "--" + of_command.param.key == option && may_be_bare(of_command);
   });
+  if (spec == taken.end() || is_truth_value(word)) return true;
+  const std::vector<std::string>& choices = spec->param.choices;
+  return std::find(choices.begin(), choices.end(), word) != choices.end() ||
+         std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 /// Returns the name of a command that takes the option `name`; "" if there is none.
@@ -86,11 +97,6 @@ bool may_be_value(const std::string& word) {
   return !is_option(word) || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
 }
 
-bool is_truth_value(const std::string& word) {
-  bool ignored = false;
-  return parse_value(word, {}, ignored).empty();
-}
-
 }  // namespace
 
 CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& given) {
@@ -107,11 +113,7 @@ CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector
     }
     words.options.push_back(args[i]);
     if (args[i].find('=') != std::string::npos || !value_follows(args, i)) continue;
-    const std::string& next = args[i + 1];
-    // A wrong number is the value of an option that is 0 or 1, and no data set.
-    const bool is_number =
-        std::all_of(next.begin(), next.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!is_boolean(taken, args[i]) || is_truth_value(next) || is_number) words.options.push_back(args[++i]);
+    if (is_value(taken, args[i], args[i + 1])) words.options.push_back(args[++i]);
   }
   return words;
 }
@@ -129,7 +131,7 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     // CLI11's own way to join values splits them at commas first.
     option->multi_option_policy(spec.repeats ? CLI::MultiOptionPolicy::TakeAll
                                              : CLI::MultiOptionPolicy::TakeLast);
-    if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
+    if (may_be_bare(spec)) option->expected(0, 1);
     options.emplace_back(spec.param.key, option);
   }
   check_values(taken, args);

@@ -169,12 +169,12 @@ void export_command(const std::vector<std::string>& args) {
     throw InputError("--output names the outputs of an ONNX model; " + file +
                      " gets the weights of all layers");
   const TrainedNet trained = open_trained_net(named[0], {});
-  check_outputs({{weights ? "FILE.safetensors" : "FILE.onnx", file,
+  check_outputs({{"convnet export:", file,
                   weights ? "the weights are to be written to" : "the model is to be written to",
                   weights ? "" : OnnxModel::begins, weights ? holds_exported_weights : nullptr}},
                 {trained.checkpoint.file});
   if (weights && Position::of_file_name(std::filesystem::path(file).filename().string()))
-    throw InputError("FILE.safetensors " + file + ": is a name of checkpoints; name another file");
+    throw InputError("convnet export: " + file + ": is a name of checkpoints; name another file");
   const std::vector<MatrixInfo>& matrices = trained.checkpoint.matrices;
   const Graph graph = graph_of(trained, matrices);
   const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);

@@ -51,7 +51,7 @@ const std::array<GroupHelp, 5>& group_helps() {
       {OptionGroup::original,
        "Kept from cuda-convnet2",
        {"--test-one 0 --max-test-err 0.3", "--load-file run --write-features fc1 --feature-path features",
-        "--conv-to-local conv2", "--unshare-weights conv2[1]", "--layer-path .",
+        "--conv-to-local conv2", "--unshare-weights conv2", "--layer-path .",
         "--layer-path /usr/share/convnet/configs", "--multiview-test 1", "--multiview-test 1 --top 3"}},
   }};
   return all;

@@ -16,7 +16,7 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
   net.checkpoint = read_run_checkpoint(file);
   const Checkpoint& c = net.checkpoint;
   OptionTexts texts = c.options;
-  for (const char* option : {"multiview-test", "hosts", "threads", "device", "microbatches"})
+  for (const char* option : {"multiview-test", "cache-images", "hosts", "threads", "device", "microbatches"})
     texts.erase(option);
   texts["gpu"] = "0";
   texts["parallel"] = "data";

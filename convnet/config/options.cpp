@@ -5,13 +5,18 @@
 
 namespace convnet {
 
+bool may_be_bare(const OptionSpec& spec) {
+  const std::vector<std::string>& choices = spec.param.choices;
+  return spec.param.type == "boolean" || std::find(choices.begin(), choices.end(), "1") != choices.end();
+}
+
 std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, const OptionTexts& texts,
                                         void* options) {
   std::vector<std::string> wrong;
   for (const OptionSpec& spec : specs) {
     const auto given = texts.find(spec.param.key);
     if (given == texts.end()) continue;
-    const std::string text = given->second.empty() && spec.param.type == "boolean" ? "1" : given->second;
+    const std::string text = given->second.empty() && may_be_bare(spec) ? "1" : given->second;
     if (std::string why = spec.param.assign(options, text, 1); !why.empty())
       wrong.push_back("--" + spec.param.key + " " + why);
   }

@@ -37,6 +37,9 @@ OptionSpec option(std::string key, T Options::*field, ParamInfo info) {
   return {param(std::move(key), field, std::move(info))};
 }
 
+/// Returns whether an option without a value means 1.
+bool may_be_bare(const OptionSpec& spec);
+
 /// Declares an option of one invocation, which checkpoints do not store.
 template <class Options, class T>
 OptionSpec unsaved_option(std::string key, T Options::*field, ParamInfo info) {

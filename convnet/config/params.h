@@ -186,6 +186,15 @@ ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<
         return "";
       }
     }
+    // Where 0 and 1 are choices, the other words for them are understood, too.
+    bool on = false;
+    if (parse_value(text, ParamSpec(), on).empty()) {
+      for (const auto& choice : choices) {
+        if (choice.first != (on ? "1" : "0")) continue;
+        static_cast<Params*>(params)->*field = choice.second;
+        return "";
+      }
+    }
     return "expects one of " + join(names) + ", not " + excerpt(text) + did_you_mean(text, names);
   };
   return spec;

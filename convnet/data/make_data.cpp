@@ -227,6 +227,7 @@ int FileDivision::cut(std::span<const LabelledImage* const> images, std::size_t 
 DecodedImage scaled_image(const std::string& bytes, const LabelledImage& image,
                           const MakeDataOptions& options) {
   const DecodedImage decoded = decode_image(bytes, image.name, options.size);
+  check_aspect({decoded.height, decoded.width}, image.name);
   const ImageSize scaled = scaled_to_shorter_side({decoded.height, decoded.width}, options.size);
   ImageWindow window = {0, 0, scaled.height, scaled.width};
   if (options.crop_to_square)

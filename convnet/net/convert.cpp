@@ -64,9 +64,11 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
   std::vector<std::string> sources = weight_sources(*section);
   std::size_t first = 0, last = sources.size();
   if (name != what) {
+    const IniValue* value = section->find("inputs");
+    const std::size_t inputs = value == nullptr ? 0 : split_list(value->text).size();
     ParamSpec rules;
     rules.min = 0;
-    rules.max = 1 << 20;
+    rules.max = std::max(1.0, static_cast<double>(inputs)) - 1;
     int index = 0;
     std::string wrong =
         what.back() == ']'

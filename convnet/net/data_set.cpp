@@ -218,6 +218,9 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                       options.path, all.str(),
                       options.provider == "image"
                           ? "make it again with 'convnet make-data', which holds out a tenth of the images"
+                      : options.provider == "npy"
+                          ? "put the arrays to train with into a folder train, and those to test with into a "
+                            "folder val beside it"
                           : "put the images to test with into another batch",
                       all.str(), all.str()));
     options.train_range.last = all.last - std::max(1, all.count() / kShare);

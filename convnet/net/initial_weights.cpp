@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/file_format.h"
@@ -292,7 +293,7 @@ PixelScale pixel_scale(const std::string& file_or_folder) {
   return scale_of(read_initial_weights(file_or_folder));
 }
 
-void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
+std::uint32_t Net::init_from(const std::string& file_or_folder, bool pixel_std) {
   const InitialWeights from = read_weights(file_or_folder, graph_);
   const std::string prefix = find_prefix(graph_, plans_.weights(), from);
   std::set<std::string> used;
@@ -302,6 +303,7 @@ void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
   if (!prefix.empty()) found.push_back(fmt::format("whose names begin with '{}'", prefix));
   fmt::print("Weights from {}{}:\n", from.file, found.empty() ? "" : " (" + join(found) + ")");
   int copied = 0, made = 0;
+  Crc32 sum;
   for (const InitialMatrix& match : matches) {
     const WeightBuffers& w = *match.weights;
     const WholeMatrix matrix = whole(w);
@@ -310,6 +312,8 @@ void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
           part_of(matrix, matrix_of(from.tensors, from.file, match.tensor, matrix.dims));
       executor_.write_weights(w, values);
       executor_.write_averages(w, values);
+      sum.add(w.name.data(), w.name.size());
+      sum.add(values.data(), values.size() * sizeof(float));
     }
     if (!matrix.is_first()) continue;
     ++(match.tensor.empty() ? made : copied);
@@ -338,6 +342,7 @@ void Net::init_from(const std::string& file_or_folder, bool pixel_std) {
         from.file);
   print_notes({skipped.lost_norms_warning(from.file)});
   warn_of_other_pixels(from, pixel_std, file_or_folder);
+  return sum.value();
 }
 
 }  // namespace convnet

@@ -53,14 +53,14 @@ class Net {
   const Plan& prepare(Phase phase, std::int64_t images);
 
   /// Sets initial weights, which are the same for every layout and device, and zero increments. Needs
-  /// prepare().
-  void init_weights(std::uint64_t seed);
+  /// prepare(). Returns a checksum of all weights, which several processes must have the same.
+  std::uint32_t init_weights(std::uint64_t seed);
   /// Copies the weights of the same name and shape from a checkpoint or another program's safetensors file,
   /// where a layer's weights may have PyTorch's names ("conv1.weight"). Prints a table of the matrices that
   /// were copied, skipped and newly made. Warns if the weights expect pixels of another scale than those of
-  /// the run, which `pixel_std` (--pixel-std) divides. Throws InputError if the file cannot be read or
-  /// nothing fits.
-  void init_from(const std::string& file_or_folder, bool pixel_std);
+  /// the run, which `pixel_std` (--pixel-std) divides. Returns a checksum of what was copied. Throws
+  /// InputError if the file cannot be read or nothing fits.
+  std::uint32_t init_from(const std::string& file_or_folder, bool pixel_std);
   /// Compares the gradient of each learned matrix with central differences of the costs, along the gradient
   /// and along random directions. Leaves the weights as they were. Throws RunError if a cost is not finite,
   /// or once `stopped` returns true.

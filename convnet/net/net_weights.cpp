@@ -10,6 +10,7 @@
 #include <map>
 #include <numbers>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/openmp_scope.h"
 #include "convnet/base/philox.h"
@@ -174,7 +175,8 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
   return values;
 }
 
-void Net::init_weights(std::uint64_t seed) {
+std::uint32_t Net::init_weights(std::uint64_t seed) {
+  Crc32 sum;
   std::map<std::string, InitSource> sources;  // by the names in init functions; each is read once
   std::vector<std::string> wrong;
   for (const WeightBuffers& w : plans_.weights()) {
@@ -186,6 +188,7 @@ void Net::init_weights(std::uint64_t seed) {
       continue;
     }
     executor_.write_weights(w, values);
+    sum.add(values.data(), values.size() * sizeof(float));
     const std::vector<float> zeros(values.size(), 0.0F);
     set_increment(w, zeros);
     executor_.write_shards(w, &UpdateShard::accumulator, zeros);
@@ -194,6 +197,7 @@ void Net::init_weights(std::uint64_t seed) {
   }
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   windows_.clear();
+  return sum.value();
 }
 
 std::vector<float> part_of(const WholeMatrix& whole, const std::vector<float>& values) {

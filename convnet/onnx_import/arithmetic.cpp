@@ -124,7 +124,8 @@ std::vector<SourceValue> import_sum(OperatorCall& call) {
 /// Returns whether `b` has a number for each map of `a`: the axes that count maps, and 1 for the others.
 bool has_factors(const NetSketch& net, const Activation& a, const Activation& b) {
   const FeatureShape &maps = net.shape(a.layer), &factors = net.shape(b.layer);
-  if (!maps.image || factors.size() != maps.c || a.axes.size() != b.axes.size() || maps.c == 1) return false;
+  if (!maps.image || factors.size() != maps.c || a.axes.size() != b.axes.size()) return false;
+  if (maps.c == 1) return true;  // then no axis counts maps
   for (std::size_t i = 0; i < a.axes.size(); ++i) {
     AxisDigits of_factors;
     if (counts_maps(a.axes[i], maps)) of_factors = a.axes[i];

@@ -215,8 +215,7 @@ ConstantPtr folded_fill(const OperatorCall& call) {
 
 ConstantPtr folded_cast(const OperatorCall& call) {
   const Constant& c = call.constant(0);
-  const std::int64_t to = call.integer("to", 0);
-  const bool real = to == 1 || to == 10 || to == 11 || to == 16;
+  const bool real = is_float_type(call.integer("to", 0));
   if (real == c.is_float()) return call.constant_pointer(0);
   if (real) {
     std::vector<float> floats;

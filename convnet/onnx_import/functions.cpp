@@ -34,17 +34,43 @@ std::vector<SourceValue> import_plain(OperatorCall& call) {
   return with_neuron(call, plain_functions().at(call.node.op));
 }
 
+/// x, and x times `slope` below 0. The neuron leaky has slopes above 0; else it is relu(x) - slope *
+/// relu(-x).
+std::vector<SourceValue> with_slope(OperatorCall& call, double slope) {
+  Activation a = call.activation(0);
+  NetSketch& net = call.net;
+  if (slope > 0) {
+    a.layer = net.add_neuron(a.layer, {"leaky", slope, 0});
+    return {a};
+  }
+  const SketchId above = net.add_neuron(a.layer, {"relu", 1, 0});
+  if (slope < 0) {
+    const SketchId below = net.add_neuron(net.add_linear(a.layer, -1, 0), {"relu", 1, 0});
+    a.layer = net.add_sum({above, below}, {1, -slope});
+  } else {
+    a.layer = above;
+  }
+  return {a};
+}
+
 std::vector<SourceValue> import_leaky_relu(OperatorCall& call) {
-  return with_neuron(call, {"leaky", call.real("alpha", 0.01), 0});
+  return with_slope(call, call.real("alpha", 0.01));
+}
+
+/// Returns the attribute alpha of Elu or Selu.
+double elu_alpha(const OperatorCall& call, double otherwise) {
+  const double alpha = call.real("alpha", otherwise);
+  if (!(alpha > 0)) throw CannotImport(fmt::format("its alpha is {:g}; layers take one above 0", alpha));
+  return alpha;
 }
 
 std::vector<SourceValue> import_elu(OperatorCall& call) {
-  return with_neuron(call, {"elu", call.real("alpha", 1), 0});
+  return with_neuron(call, {"elu", elu_alpha(call, 1), 0});
 }
 
 std::vector<SourceValue> import_selu(OperatorCall& call) {
   Activation a = call.activation(0);
-  a.layer = call.net.add_neuron(a.layer, {"elu", call.real("alpha", 1.67326319217681884765625), 0});
+  a.layer = call.net.add_neuron(a.layer, {"elu", elu_alpha(call, 1.67326319217681884765625), 0});
   a.layer = call.net.add_linear(a.layer, call.real("gamma", 1.05070102214813232421875), 0);
   return {a};
 }
@@ -101,10 +127,7 @@ std::vector<SourceValue> import_prelu(OperatorCall& call) {
   const FeatureShape shape = call.net.shape(a.layer);
   const Broadcast slope = broadcast(call.constant(1), a, shape);
   if (slope.kind == Broadcast::Kind::elements) throw CannotImport("it has a slope for each element");
-  if (slope.kind == Broadcast::Kind::number) {
-    a.layer = call.net.add_neuron(a.layer, {"leaky", slope.numbers[0], 0});
-    return {a};
-  }
+  if (slope.kind == Broadcast::Kind::number) return with_slope(call, slope.numbers[0]);
   const SketchId above = call.net.add_neuron(a.layer, {"relu", 1, 0});
   const SketchId below = call.net.add_neuron(call.net.add_linear(a.layer, -1, 0), {"relu", 1, 0});
   const SketchId scaled =

@@ -81,6 +81,12 @@ const std::vector<KnownOperator>& function_operators();    // functions.cpp: Rel
 const std::vector<KnownOperator>& arithmetic_operators();  // arithmetic.cpp: Add, Mul, Concat, Max, …
 const std::vector<KnownOperator>& shape_operators();       // shapes.cpp: Reshape, Transpose, Slice, …
 
+/// Returns whether a number of ONNX's TensorProto.DataType stands for floats: FLOAT, FLOAT16, DOUBLE or
+/// BFLOAT16.
+constexpr bool is_float_type(std::int64_t type) {
+  return type == 1 || type == 10 || type == 11 || type == 16;
+}
+
 /// Returns whether an operator of constants alone can be computed.
 bool folds(const std::string& op);
 /// Computes an operator of constants alone; nullopt if that is not known.

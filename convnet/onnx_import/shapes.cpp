@@ -12,6 +12,16 @@ namespace {
 
 std::vector<SourceValue> import_identity(OperatorCall& call) { return {call.activation(0)}; }
 
+/// A cast between kinds of floats changes nothing; one to integers or truth values rounds.
+std::vector<SourceValue> import_cast(OperatorCall& call) {
+  const bool rounds = call.node.op == "Cast" ? !is_float_type(call.integer("to", 0))
+                                             : call.is_constant(1) && !call.constant(1).is_float();
+  if (rounds)
+    throw CannotImport(
+        "it turns numbers into integers or truth values, and layers have floating-point numbers");
+  return import_identity(call);
+}
+
 /// Returns the activation with these dims, of which the first must count the images.
 SourceValue with_dims(const Activation& a, Dims dims) {
   if (dims.empty() || dims[0] != a.images)
@@ -244,7 +254,7 @@ std::vector<SourceValue> import_expand(OperatorCall& call) {
 
 const std::vector<KnownOperator>& shape_operators() {
   static const std::vector<KnownOperator> all = {
-      {"Identity", import_identity}, {"Cast", import_identity},       {"CastLike", import_identity},
+      {"Identity", import_identity}, {"Cast", import_cast},           {"CastLike", import_cast},
       {"Reshape", import_reshape},   {"Flatten", import_flatten},     {"Transpose", import_transpose},
       {"Squeeze", import_squeeze},   {"Unsqueeze", import_unsqueeze}, {"Shape", import_shape},
       {"Size", import_shape},        {"Slice", import_slice},         {"Split", import_split},

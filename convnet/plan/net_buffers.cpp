@@ -53,12 +53,17 @@ class NetBuffersBuilder {
         continue;
       if (first == nullptr) first = &node;
       if (node.update_period >= graph_.passes && node.update_period == first->update_period) continue;
-      throw InputError(fmt::format(
-          "{}: layer '{}' is updated after every {} of the {} passes of a "
-          "minibatch and layer '{}' after {}, but --clip-norm needs the gradient of "
-          "all weights at once; give both updatePeriod={} in the parameter file",
-          node.where.str(), node.section, node.update_period, graph_.passes, first->section,
-          first->update_period, std::max({node.update_period, first->update_period, graph_.passes})));
+      const auto period_of = [](const Node& layer) {
+        const int given = layer.layer->update_period;  // counts the passes that the gpu= lines ask for
+        return given == 0 ? "no updatePeriod" : fmt::format("updatePeriod={}", given);
+      };
+      throw InputError(
+          fmt::format("{}: layer '{}' ({}) and layer '{}' ({}) are not both updated at the end of the same "
+                      "minibatches, but "
+                      "--clip-norm needs the gradient of all weights at once; give all layers the same "
+                      "updatePeriod in the "
+                      "parameter file, a multiple of the passes of a minibatch that the gpu= lines ask for",
+                      node.where.str(), node.section, period_of(node), first->section, period_of(*first)));
     }
   }
 

@@ -59,8 +59,8 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
   Run run;
   run.checkpoint = std::move(checkpoint);
   OptionTexts texts = run.checkpoint.options;
-  // One view of an image is enough to show it.
-  texts.erase("multiview-test");
+  // One view of an image is enough to show it, and few images are shown: a cache of all would not help.
+  for (const char* option : {"multiview-test", "cache-images"}) texts.erase(option);
   for (const auto& [key, text] : given) texts[key] = text;
   require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
   run.options = run_options().parse(texts);

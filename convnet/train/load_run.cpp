@@ -24,6 +24,7 @@
 #include "convnet/place/placed_files.h"
 #include "convnet/train/class_weights.h"
 #include "convnet/train/rate_jumps.h"
+#include "convnet/train/same_run.h"
 #include "convnet/train/watched_cost.h"
 #include "providers/image_parts.h"
 
@@ -346,7 +347,11 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   const TrainOptions first = parse_train_options(given);
   // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
   const bool is_first = processes == nullptr || processes->rank() == 0;
-  if (processes != nullptr) processes->set_stall_seconds(first.devices.stall_timeout);
+  if (processes != nullptr) {
+    processes->set_stall_seconds(first.devices.stall_timeout);
+    // Options decide what else the processes tell each other while they load.
+    check_same(*processes, facts_of(given));
+  }
   if (processes != nullptr && first.check_grads)
     throw InputError("--check-grads works in one process; the gradients of several are the same");
   run.by_name = first.trains() && names_ready_net(given);

@@ -325,9 +325,10 @@ void print_gradients(const std::vector<GradientReport>& reports) {
     fmt::print("All {} gradients are right\n", count[0]);
   } else {
     fmt::print(
-        "{} gradients are right; {} are unclear, because rounding and kinks hide the differences of the "
-        "costs in fp32: larger initial weights help\n",
-        count[0], count[1]);
+        "{} of {} gradients are right; the others are unclear, because rounding and kinks hide the "
+        "differences "
+        "of the costs in fp32: larger initial weights help\n",
+        count[0], reports.size());
   }
 }
 

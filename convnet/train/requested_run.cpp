@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/notes.h"
@@ -27,6 +28,7 @@
 #include "convnet/train/watched_cost.h"
 #include "providers/image.h"
 #include "providers/image_parts.h"
+#include "providers/npy.h"
 
 namespace convnet {
 namespace {
@@ -181,6 +183,13 @@ void check_outputs_of(const RequestedRun& run) {
   if (!tests.test_out.empty()) check_folder_writable(tests.test_out, "probabilities are to be written to");
   if (run.given.contains("tensorboard") && !options.tensorboard.empty())
     check_folder_writable(options.tensorboard, "event files are to be written to");
+  const std::vector<std::pair<std::string, std::string>> written = {
+      {"--test-out", tests.test_out},
+      {"--feature-path", tests.write_features.empty() ? "" : tests.feature_path}};
+  for (const auto& [option, path] : written) {
+    if (options.data.provider == "npy") refuse_among_arrays(option, path, options.data.path);
+    if (names_classes_by_folders(options.data)) refuse_among_classes(option, path, options.data.path);
+  }
   if (!run.checkpoint && names_classes_by_folders(options.data)) {
     refuse_among_classes("--save-path", options.checkpoints.save_path, options.data.path);
     refuse_among_classes("--tensorboard", options.tensorboard, options.data.path);

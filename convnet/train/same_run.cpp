@@ -54,6 +54,17 @@ std::string sum_of(const PixelStatistics& statistics) {
 
 }  // namespace
 
+RunFacts facts_of(const OptionTexts& given) {
+  RunFacts facts;
+  for (const auto& [key, value] : given) {
+    // A process may have GPUs, cores and limits of its own.
+    const bool own = key == "gpu" || key == "threads" || key == "shared-memory" || key == "time-limit" ||
+                     key == "stall-timeout";
+    if (!own) facts.emplace_back(kOption + key, value);
+  }
+  return facts;
+}
+
 RunFacts facts_of(const LoadedRun& run) {
   RunFacts facts = {{"the program", sum_of(read_whole_file("/proc/self/exe"))}};
   for (const auto& [key, value] : run.saved_options) facts.emplace_back(kOption + key, value);
@@ -107,10 +118,18 @@ void check_same(Processes& processes, const RunFacts& facts) {
   const std::vector<std::string> all =
       processes.exchange(mine.dump(-1, ' ', true, json::error_handler_t::replace));
   processes.run_collectively([&] {
-    const auto first = json::parse(all[0]).get<RunFacts>();
+    const auto facts_in = [&](int rank) {
+      const json there = json::parse(all[static_cast<std::size_t>(rank)], nullptr, false);
+      if (there.is_discarded())  // an exchange about something else
+        throw InputError(
+            fmt::format("{} does something else at this point; give all processes the same "
+                        "command line, files and data",
+                        processes.name(rank)));
+      return there.get<RunFacts>();
+    };
+    const RunFacts first = facts_in(0);
     for (int r = 1; r < processes.count(); ++r) {
-      const auto other = json::parse(all[static_cast<std::size_t>(r)]).get<RunFacts>();
-      const std::string difference = difference_of(first, other);
+      const std::string difference = difference_of(first, facts_in(r));
       if (difference.empty()) continue;
       throw InputError(fmt::format("{} would not do the same as {}: {}", processes.name(r), processes.name(0),
                                    difference));

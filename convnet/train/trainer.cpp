@@ -108,11 +108,23 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   if (loaded.checkpoint) {
     go_on_from(*loaded.checkpoint, test_plan);
   } else {
-    net_.init_weights(options_.step.seed);
-    if (!options_.checkpoints.init_from.empty())
-      net_.init_from(options_.checkpoints.init_from, options_.data.pixel_std);
+    init_weights();
   }
   print_start(loaded);
+}
+
+void Trainer::init_weights() {
+  RunFacts facts;
+  run_collectively(processes_, [&] {
+    const std::string& file = options_.checkpoints.init_from;
+    facts.emplace_back(
+        "what the weights begin with, by initW and initWFunc of " + files_.definition.path + ",",
+        fmt::format("{:08x}", net_.init_weights(options_.step.seed)));
+    if (!file.empty())
+      facts.emplace_back("what --init-from " + file + " copies",
+                         fmt::format("{:08x}", net_.init_from(file, options_.data.pixel_std)));
+  });
+  if (processes_ != nullptr) check_same(*processes_, facts);
 }
 
 std::int64_t Trainer::largest_minibatch() const {

@@ -92,6 +92,8 @@ class Trainer {
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
+  /// Gives a new run its weights. Throws InputError, in all processes, if one of them has others.
+  void init_weights();
   /// Keeps the checkpoint that the run goes on from as the best one if it is that: a run that was killed
   /// right after saving it has not done so.
   void keep_best_again();

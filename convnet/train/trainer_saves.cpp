@@ -53,7 +53,7 @@ void Trainer::keep_best_again() {
   const Position& at = state_.position;
   const bool is_best = at.minibatches == 0 && state_.best.epoch == at.epoch &&
                        state_.best.batch == at.batch && !state_.test_due;
-  if (!is_best || options_.checkpoints.keep_best.empty()) return;
+  if (last_checkpoint_.empty() || !is_best || options_.checkpoints.keep_best.empty()) return;
   run_collectively(processes_, [&] {
     std::error_code none;
     if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none))

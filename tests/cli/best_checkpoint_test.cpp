@@ -134,6 +134,16 @@ TEST_CASE("a run that goes on from a checkpoint in the current folder keeps its 
   CHECK(read_checkpoint(run + "/best.safetensors").state.best.value <= before.value);
 }
 
+TEST_CASE("a run that is new in the current folder keeps its best test") {
+  const Workshop shop;
+  std::filesystem::create_directory(shop / "here");
+  const Outcome run = run_in_shell("cd '" + shop / "here" + "' && \"$@\"",
+                                   training(shop, ".", 1) + Args{"--keep-best", "logprob"});
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  CHECK(std::filesystem::exists(shop / "here/best.safetensors"));
+}
+
 TEST_CASE("a run goes on where the disk has no room for the text of its lock") {
   const Workshop shop;
   const std::string run = shop / "run";

@@ -58,7 +58,7 @@ TEST_CASE("export replaces no model of another program") {
   write_file(model, of_pytorch);
   check_refused(
       {"export", shop / "run", model},
-      "FILE.onnx " + model +
+      "convnet export: " + model +
           ": there is another kind of file of that name, or one of another program or that was edited; "
           "remove it or name another file");
   CHECK(read_file(model) == of_pytorch);

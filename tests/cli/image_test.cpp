@@ -268,6 +268,15 @@ TEST_CASE("a run with a cache of pictures trains to the bits of one without it, 
   run_well(photos.train("folders", "crops-parts") + crops + Args{"--epochs", "1"});
   run_well(Args{"--load-file", photos.folder / "crops-parts", "--epochs", "2"} + cached);
   check_equal(newest(photos.folder / "crops-parts"), whole);
+  // A user of the net needs no cache, nor a place for one.
+  run_well({"--load-file", photos.folder / "crops-parts", "--epochs", "3", "--cache-images",
+            photos.folder / "elsewhere/cache"});
+  std::filesystem::remove_all(photos.folder / "elsewhere");
+  write_file(photos.folder / "elsewhere", "");
+  const std::string val = photos.folder / "folders/val/c0/";
+  run_well({"predict", photos.folder / "crops-parts", val + files_in(val).front()});
+  run_well(
+      {"show", photos.folder / "crops-parts", "--show-preds", "probs", "--out", photos.folder / "preds.png"});
   // Mistakes: a file as the folder, and a folder with something else under the name.
   write_file(photos.folder / "file", "");
   const Outcome file =
@@ -563,12 +572,18 @@ TEST_CASE("images beside the folders of classes are said to be left out, and no 
   const std::string set = photos.folder / "folders", train = set + "/train";
   const std::string photo = train + "/c0/" + files_in(train + "/c0").front();
   const Args line = {"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1"};
+  run_well(line + Args{"--save-file", set + "/before"});
   for (const Args& output : {Args{"--save-file", train + "/run"}, Args{"--save-path", train},
                              Args{"--tensorboard", set + "/val/board", "--save-file", photos.folder / "run"},
                              Args{"--cache-images", train + "/cache", "--save-file", photos.folder / "run"}})
     check_refused(line + output,
                   output[0] + " " + output[1] + ": lies in " +
                       (output[1].find("/val/") == std::string::npos ? train : set + "/val") +
+                      ", whose folders are the classes of the data set; choose a folder outside\n");
+  for (const Args& output : {Args{"--test-out", train + "/probs", "--test-only", "1"},
+                             Args{"--feature-path", train + "/fc", "--write-features", "probs"}})
+    check_refused(Args{"--load-file", set + "/before"} + output,
+                  output[0] + " " + output[1] + ": lies in " + train +
                       ", whose folders are the classes of the data set; choose a folder outside\n");
   CHECK(files_in(train) == std::vector<std::string>{"c0", "c1", "c2", "c3"});
   // Beside the folders of training and test images there is room.

@@ -161,6 +161,7 @@ TEST_CASE("conversions of layers that are not there, or not of the kind, are ref
   refused({"--conv-to-local", "fc10"}, "net.cfg:21: --conv-to-local: layer 'fc10' is not of type conv");
   refused({"--unshare-weights", "cov1"},
           "--unshare-weights: there is no layer 'cov1'; did you mean 'conv1'?");
+  refused({"--unshare-weights", "conv1[3]"}, "--unshare-weights: 'conv1[3]': expects an integer");
   refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
   // On resume, the mistake is in the definition of the checkpoint and in the file, but is said once.
   const Args run = shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"};

@@ -874,7 +874,7 @@ TEST_CASE("tests say which options of training they do not use") {
   shop.write_data();
   run_well(shop.mnist() + Args{"--save-file", shop / "digits", "--epochs", "1"});
   CHECK_THAT(
-      run_well({"--load-file", shop / "digits", "--test-only", "1", "--flip", "0", "--mixup", "0.2",
+      run_well({"--load-file", shop / "digits", "--test-only", "1", "--flip", "--mixup", "0.2",
                 "--random-erasing", "0.5", "--trivial-augment", "1", "--color-jitter", "0.4"})
           .out,
       Catch::Contains("--mixup, --random-erasing, --trivial-augment, --color-jitter, --flip are not used: "

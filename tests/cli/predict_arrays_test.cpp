@@ -100,6 +100,30 @@ TEST_CASE("predict gives records of a float32 array the probabilities of the run
   }
 }
 
+TEST_CASE("what a test writes never becomes an array of the data set") {
+  const FloatImages set;
+  for (const std::string part : {"train", "val"}) {
+    const std::string folder = set.shop.data_path() + "/" + part;
+    for (const Args& output : {Args{"--test-out", folder, "--test-only", "1"},
+                               Args{"--feature-path", folder, "--write-features", "fc"}})
+      check_refused(Args{"--load-file", set.shop / "run"} + output,
+                    output[0] + " " + folder + ": holds the arrays of the data set");
+    CHECK(files_in(folder) == std::vector<std::string>{"images.npy", "labels.npy"});
+  }
+  run_well(
+      {"--load-file", set.shop / "run", "--test-only", "1", "--test-out", set.shop.data_path() + "/probs"});
+}
+
+TEST_CASE("a small set of arrays without those of tests is told where to put them") {
+  const Workshop shop;
+  std::filesystem::create_directory(shop.data_path());
+  write_file(shop.data_path() + "/images.npy",
+             npy_file("<f4", "20, 1, 8, 8", bytes_of_images<float>(20, float_pixel)));
+  check_refused(shop.net() + Args{"--data-provider", "npy", "--data-path", shop.data_path(), "--save-file",
+                                  shop / "run"},
+                "put the arrays to train with into a folder train, and those to test with into a folder val");
+}
+
 TEST_CASE("predict prints records of arrays as it prints files") {
   const FloatImages images;
   const std::string run = images.shop / "run";

@@ -266,6 +266,27 @@ TEST_CASE("the missing-key message describes every type", "[params]") {
                 "net.cfg:1: layer 'c': 'n' is missing; it is a list of names"});
 }
 
+TEST_CASE("a choice of 0 and 1 takes the other words for them", "[params]") {
+  struct Fields {
+    int flip = -1;
+  };
+  const ParamSpec spec =
+      param_choice<Fields, int>("flip", &Fields::flip, {{"auto", 2}, {"0", 0}, {"1", 1}}, {});
+  for (const auto& [text, flip] : {std::pair<const char*, int>{"auto", 2},
+                                   {"1", 1},
+                                   {"TRUE", 1},
+                                   {"yes", 1},
+                                   {"off", 0},
+                                   {"False", 0},
+                                   {"0", 0}}) {
+    Fields fields;
+    CHECK(spec.assign(&fields, text, 0).empty());
+    CHECK(fields.flip == flip);
+  }
+  Fields fields;
+  CHECK(spec.assign(&fields, "ture", 0).starts_with("expects one of auto, 0, 1, not 'ture'"));
+}
+
 TEST_CASE("no parameter section is needed without required parameters", "[params]") {
   Params params;
   Diagnostics diagnostics;

@@ -219,11 +219,11 @@ def main():
             ("none", "none: No such file or directory"),
             ("empty", "empty: holds no checkpoint of cuda-convnet (files named EPOCH.BATCH)"),
             ("net.cfg", "net.cfg: is no checkpoint of cuda-convnet: "),
-            ("ConvNet__2014/9.5", "9.5: is no checkpoint of cuda-convnet: 'model_state'"),
+            ("ConvNet__2014/9.5", "9.5: is no checkpoint of cuda-convnet: it has no 'model_state' with 'layers'"),
             ("layerless", "layerless: a layer is not one of cuda-convnet's: "),
         ]:
             refused = convert(source)
-            assert refused.returncode == 1 and message in refused.stderr and "Traceback" not in refused.stderr, refused
+            assert refused.returncode == 2 and message in refused.stderr and "Traceback" not in refused.stderr, refused
 
 
 if __name__ == "__main__":

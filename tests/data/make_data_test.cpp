@@ -280,7 +280,8 @@ TEST_CASE("bad images stop it, or are left out", "[make_data]") {
   CHECK(all_files(place.options.folder) == before);
 
   const TempFolder narrow;
-  write_below(narrow.path(), "a/line.png", plain_png(1, 5000, 0, 0, 0));
+  write_below(narrow.path(), "a/line.png", plain_png(1, 99, 0, 0, 0));
+  place.options.size = 700;
   place.options.folder = place.target / "narrow";
   place.options.skip_bad_images = false;
   place.options.crop_to_square = false;
@@ -289,12 +290,16 @@ TEST_CASE("bad images stop it, or are left out", "[make_data]") {
         [&] { make_data(find_labelled_images(narrow.path()), place.options, no_report); });
   };
   CHECK(narrow_error().starts_with(
-      "a/line.png: is too narrow: with a shorter side of 16 it would have 80000x16 pixels"));
+      "a/line.png: is too narrow: with a shorter side of 700 it would have 69300x700 pixels"));
   place.options.skip_bad_images = true;
   CHECK(narrow_error() == place.options.folder + ": no training image could be decoded");
   place.options.skip_bad_images = false;
   CHECK(narrow_error().starts_with(place.options.folder +
                                    ": bad images were left out of it before: a/line.png: is too"));
+  // What no run would read is not written either.
+  write_below(narrow.path(), "a/line.png", plain_png(2, 202, 0, 0, 0));
+  place.options.folder = place.target / "line";
+  CHECK(narrow_error().starts_with("a/line.png: 202 x 2 pixels; one side is more than 100 times the other"));
 }
 
 TEST_CASE("a folder with something else is refused", "[make_data]") {
@@ -351,7 +356,7 @@ TEST_CASE("a folder with something else is refused", "[make_data]") {
   }
   SECTION("a damaged state") {
     write_below(folder, "make-data.state", "\x80\2}.");
-    CHECK(place.error() == folder + "/make-data.state: byte 2: there is no 'made_with'; the keys are ");
+    CHECK(place.error() == folder + "/make-data.state: byte 2: there is no 'made_with'; it is empty");
   }
   SECTION("another process at work") {
     fs::create_directories(folder);

@@ -220,7 +220,11 @@ def functions():
     m.branch("min with a number", m.add("Min", one["half"], x), 36)
     m.branch("relu6 in two steps", m.add("Min", m.add("Relu", x), one["six"]), 36)
     m.branch("prelu of maps", m.add("PRelu", x, m.weights(4, 1, 1)), 36)
-    m.branch("prelu", m.add("PRelu", x, m.const([0.2])), 36)
+    for slope in [0.2, 0.0, -0.3]:
+        m.branch(f"prelu {slope}", m.add("PRelu", x, m.const([slope])), 36)
+    m.branch("leaky relu that bends back", m.add("LeakyRelu", x, alpha=-0.2), 36)
+    one_map = m.add("Conv", x, m.weights(1, 4, 1, 1), m.weights(1))
+    m.branch("one map times a number of each image", m.add("Mul", one_map, m.add("GlobalAveragePool", one_map)), 9)
     m.branch("silu", m.add("Mul", x, m.add("Sigmoid", x)), 36)
     m.branch("mish", m.add("Mul", x, m.add("Tanh", m.add("Softplus", x))), 36)
     erf1 = m.add("Add", m.add("Erf", m.add("Div", x, one["root"])), one["one"])

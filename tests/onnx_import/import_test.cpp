@@ -194,6 +194,28 @@ TEST_CASE("factors and terms of maps go into the weights below them") {
   CHECK_THAT(two.text.definition, Catch::Contains("filters=1\ngroups=4\nfilterSize=1\nbiases=0\n"));
 }
 
+TEST_CASE("a cast of activations to integers or truth values is refused, one to floats is nothing") {
+  const auto cast = [](std::int64_t type) {
+    return small_model(
+        {{"Cast", {"a"}, "k", {{"to", type}}}, {"Cast", {"k"}, "b", {{"to", std::int64_t{1}}}}});
+  };
+  for (const std::int64_t type : {2, 6, 7, 9})  // UINT8, INT32, INT64, BOOL
+    check_refused(cast(type), "it turns numbers into integers or truth values");
+  for (const std::int64_t type : {1, 10, 11, 16})  // FLOAT, FLOAT16, DOUBLE, BFLOAT16
+    CHECK_THAT(import_of(cast(type)).text.definition, Catch::Contains("padding=1\n\n[pool1]\n"));
+  const auto like = [](const OnnxConstant& other) {
+    return small_model({{"CastLike", {"a", other.name}, "b", {}}}, {other});
+  };
+  check_refused(like(integers("whole", {1})), "it turns numbers into integers or truth values");
+  CHECK_THAT(import_of(like(counted("real", {1}))).text.definition,
+             Catch::Contains("padding=1\n\n[pool1]\n"));
+}
+
+TEST_CASE("an Elu that rises below zero is refused by its operator's name") {
+  check_refused(small_model({{"Elu", {"a"}, "b", {{"alpha", -1.0F}}}}),
+                "its alpha is -1; layers take one above 0");
+}
+
 TEST_CASE("an import says what it cannot know") {
   OnnxModel model = small_model({{"Relu", {"a"}, "b", {}}});
   ImportOptions options;
