@@ -176,10 +176,9 @@ void PhotoFinder::label(const std::string& table, const std::string& where, Labe
   found_.class_names = std::move(labels.names);
   found_.left_out.header = std::move(labels.header);
   if (found_.kind != LabelKind::classes)
-    found_.left_out.kind =
-        fmt::format("{} {}{}", found_.class_names.size(), found_.kind == LabelKind::tags ? "tag" : "number",
-                    found_.class_names.size() == 1 ? "" : "s") +
-        (found_.kind == LabelKind::tags ? "" : " of each photo");
+    found_.left_out.kind = fmt::format(
+        "{} {}{}{}", found_.class_names.size(), found_.kind == LabelKind::tags ? "tag" : "number",
+        found_.class_names.size() == 1 ? "" : "s", found_.kind == LabelKind::tags ? "" : " of each photo");
   if (labels.may_be_numbers)
     found_.left_out.kind =
         fmt::format("{} classes, which are named by numbers; --label-kind numbers predicts numbers instead",

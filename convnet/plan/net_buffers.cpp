@@ -57,13 +57,11 @@ class NetBuffersBuilder {
         const int given = layer.layer->update_period;  // counts the passes that the gpu= lines ask for
         return given == 0 ? "no updatePeriod" : fmt::format("updatePeriod={}", given);
       };
-      throw InputError(
-          fmt::format("{}: layer '{}' ({}) and layer '{}' ({}) are not both updated at the end of the same "
-                      "minibatches, but "
-                      "--clip-norm needs the gradient of all weights at once; give all layers the same "
-                      "updatePeriod in the "
-                      "parameter file, a multiple of the passes of a minibatch that the gpu= lines ask for",
-                      node.where.str(), node.section, period_of(node), first->section, period_of(*first)));
+      throw InputError(fmt::format(
+          "{}: layer '{}' ({}) and layer '{}' ({}) are not updated at the end of the same minibatches, but "
+          "--clip-norm needs the gradient of all weights at once; give all layers the same updatePeriod in "
+          "the parameter file, a multiple of the passes of a minibatch that the gpu= lines ask for",
+          node.where.str(), node.section, period_of(node), first->section, period_of(*first)));
     }
   }
 

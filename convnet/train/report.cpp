@@ -326,8 +326,7 @@ void print_gradients(const std::vector<GradientReport>& reports) {
   } else {
     fmt::print(
         "{} of {} gradients are right; the others are unclear, because rounding and kinks hide the "
-        "differences "
-        "of the costs in fp32: larger initial weights help\n",
+        "differences of the costs in fp32: larger initial weights help\n",
         count[0], reports.size());
   }
 }
