@@ -375,7 +375,15 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
   if (run.options.trains()) add_note(run.notes, note_of_unused_board(run));
   add_note(run.notes, note_of_unused_cache(run));
   require_train_options(run.texts, first, run.by_name);
-  run.options.devices = with_devices(run.options.devices, processes);
+  try {
+    run.options.devices = with_devices(run.options.devices, processes);
+  } catch (const InputError& e) {
+    if (!run.checkpoint || given.contains("hosts") || !run.texts.contains("hosts")) throw;
+    throw InputError(
+        std::string(e.what()) +
+        "\n--hosts is that of the run, which goes on; type --hosts with the devices of each host "
+        "now, which changes the order of the sums");
+  }
   // These make a plan for tests, but do not test.
   if ((run.options.check_grads || run.options.find_rate) && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;

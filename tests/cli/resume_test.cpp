@@ -617,6 +617,16 @@ TEST_CASE("a checkpoint with weights that are not finite is refused") {
   }
 }
 
+TEST_CASE("a run on hosts goes on with other devices if --hosts is given anew, and says so") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1", "--parallel", "data", "--gpu",
+                               "0,1", "--hosts", "1x2"});
+  const Args more = {"--load-file", shop / "run", "--epochs", "2", "--gpu", "0,1,2"};
+  check_refused(more,
+                "\n--hosts is that of the run, which goes on; type --hosts with the devices of each host");
+  run_well(more + Args{"--hosts", "1x3"});
+}
+
 TEST_CASE("a net is tested on the same images in another form") {
   const Workshop shop;
   shop.write_data();
