@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
@@ -61,15 +62,17 @@ bool is_truth_value(const std::string& word) {
 }
 
 /// Returns whether the word after `option` is its value: behind an option that may be bare, it may be a data
-/// set. A wrong number is a value, too.
+/// set. A wrong number is a value, too, and a wrong choice.
 bool is_value(const std::vector<OptionSpec>& taken, const std::string& option, const std::string& word) {
   const auto spec = std::find_if(taken.begin(), taken.end(), [&](const OptionSpec& of_command) {
     return "--" + of_command.param.key == option && may_be_bare(of_command);
   });
   if (spec == taken.end() || is_truth_value(word)) return true;
+  std::error_code ignored;
   const std::vector<std::string>& choices = spec->param.choices;
-  return std::find(choices.begin(), choices.end(), word) != choices.end() ||
-         std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (std::find(choices.begin(), choices.end(), word) != choices.end()) return true;
+  if (!choices.empty() && !std::filesystem::exists(word, ignored)) return true;
+  return std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 /// Returns the name of a command that takes the option `name`; "" if there is none.

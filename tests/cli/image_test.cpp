@@ -572,7 +572,9 @@ TEST_CASE("images beside the folders of classes are said to be left out, and no 
   const std::string set = photos.folder / "folders", train = set + "/train";
   const std::string photo = train + "/c0/" + files_in(train + "/c0").front();
   const Args line = {"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1"};
-  run_well(line + Args{"--save-file", set + "/before"});
+  run_well(Args{"train", "--flip", set} + Args(line.begin() + 2, line.end()) +
+           Args{"--save-file", set + "/before"});
+  check_refused(Args{"train", "--flip", "ture", set}, "--flip expects one of auto, 0, 1, not 'ture'");
   for (const Args& output : {Args{"--save-file", train + "/run"}, Args{"--save-path", train},
                              Args{"--tensorboard", set + "/val/board", "--save-file", photos.folder / "run"},
                              Args{"--cache-images", train + "/cache", "--save-file", photos.folder / "run"}})
