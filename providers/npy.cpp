@@ -58,22 +58,6 @@ std::vector<std::string> array_names(const std::string& folder) {
   return names;
 }
 
-}  // namespace
-
-void refuse_among_arrays(const std::string& option, const std::string& output, const std::string& path) {
-  std::error_code ignored;
-  if (output.empty() || !fs::is_directory(path, ignored)) return;
-  for (const ImagePart& part : parts_of(path)) {
-    if (fs::equivalent(output, part.folder, ignored))
-      throw InputError(fmt::format(
-          "{} {}: holds the arrays of the data set, and what is written there would be one of them; choose "
-          "another folder",
-          option, output));
-  }
-}
-
-namespace {
-
 /// The arrays of a part.
 using Arrays = std::vector<std::unique_ptr<NpyArray>>;
 
@@ -241,6 +225,18 @@ class NpyProvider final : public StoredProvider {
 
 std::unique_ptr<StoredProvider> make_npy_provider(const std::string& path) {
   return std::make_unique<NpyProvider>(path);
+}
+
+void refuse_among_arrays(const std::string& option, const std::string& output, const std::string& path) {
+  std::error_code ignored;
+  if (output.empty() || !fs::is_directory(path, ignored)) return;
+  for (const ImagePart& part : parts_of(path)) {
+    if (fs::equivalent(output, part.folder, ignored))
+      throw InputError(fmt::format(
+          "{} {}: holds the arrays of the data set, and what is written there would be one of them; choose "
+          "another folder",
+          option, output));
+  }
 }
 
 }  // namespace convnet

@@ -12,8 +12,6 @@
 namespace convnet {
 namespace {
 
-/// Largest ratio of an image's sides; longer images would be scaled to enormous ones.
-
 /// Ratios of width to height of --random-resized-crop.
 constexpr double kLeastRatio = 3.0 / 4, kMostRatio = 4.0 / 3;
 

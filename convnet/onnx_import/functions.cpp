@@ -34,6 +34,11 @@ std::vector<SourceValue> import_plain(OperatorCall& call) {
   return with_neuron(call, plain_functions().at(call.node.op));
 }
 
+/// relu(-x).
+SketchId below_zero(NetSketch& net, SketchId x) {
+  return net.add_neuron(net.add_linear(x, -1, 0), {"relu", 1, 0});
+}
+
 /// x, and x times `slope` below 0. The neuron leaky has slopes above 0; else it is relu(x) - slope *
 /// relu(-x).
 std::vector<SourceValue> with_slope(OperatorCall& call, double slope) {
@@ -45,8 +50,7 @@ std::vector<SourceValue> with_slope(OperatorCall& call, double slope) {
   }
   const SketchId above = net.add_neuron(a.layer, {"relu", 1, 0});
   if (slope < 0) {
-    const SketchId below = net.add_neuron(net.add_linear(a.layer, -1, 0), {"relu", 1, 0});
-    a.layer = net.add_sum({above, below}, {1, -slope});
+    a.layer = net.add_sum({above, below_zero(net, a.layer)}, {1, -slope});
   } else {
     a.layer = above;
   }
@@ -129,9 +133,8 @@ std::vector<SourceValue> import_prelu(OperatorCall& call) {
   if (slope.kind == Broadcast::Kind::elements) throw CannotImport("it has a slope for each element");
   if (slope.kind == Broadcast::Kind::number) return with_slope(call, slope.numbers[0]);
   const SketchId above = call.net.add_neuron(a.layer, {"relu", 1, 0});
-  const SketchId below = call.net.add_neuron(call.net.add_linear(a.layer, -1, 0), {"relu", 1, 0});
-  const SketchId scaled =
-      call.net.add_affine(below, slope.numbers, std::vector<float>(slope.numbers.size(), 0.0F));
+  const SketchId scaled = call.net.add_affine(below_zero(call.net, a.layer), slope.numbers,
+                                              std::vector<float>(slope.numbers.size(), 0.0F));
   a.layer = call.net.add_sum({above, scaled}, {1, -1});
   return {a};
 }

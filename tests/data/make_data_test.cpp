@@ -296,7 +296,7 @@ TEST_CASE("bad images stop it, or are left out", "[make_data]") {
   place.options.skip_bad_images = false;
   CHECK(narrow_error().starts_with(place.options.folder +
                                    ": bad images were left out of it before: a/line.png: is too"));
-  // What no run would read is not written either.
+  // make-data refuses the images that a run would refuse.
   write_below(narrow.path(), "a/line.png", plain_png(2, 202, 0, 0, 0));
   place.options.folder = place.target / "line";
   CHECK(narrow_error().starts_with("a/line.png: 202 x 2 pixels; one side is more than 100 times the other"));
