@@ -1,7 +1,6 @@
 #include "convnet/runtime/executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>

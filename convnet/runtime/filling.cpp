@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -48,6 +47,7 @@ void Runner::Filling::fill() {
   begin_receiving();
   copy_step_block();
   for (const TaskId t : plan_.tasks.ids()) {
+    if (ready_.begins_of_groups.contains(t)) add_group();
     if (runner_.is_here(plan_.tasks[t].device)) add(t);
   }
   add_group();
@@ -88,18 +88,10 @@ void Runner::Filling::copy_costs() {
   }
 }
 
-/// Puts a task into its queue. Messages of a communicator are collected in groups, which begin as a whole:
-/// consecutive messages of this process, without another of its tasks between them, of which none waits for
-/// another. A group begins once all messages of this process before it have ended. So the first message of
-/// the plan that has not ended is free to go on at both of its ends, and no two processes wait for each
-/// other.
+/// Puts a task into its queue. Messages of a communicator are collected in groups (begins_of_groups()), which
+/// begin as a whole once all messages of this process before them have ended.
 void Runner::Filling::add(TaskId t) {
-  const Task& task = plan_.tasks[t];
-  if (runner_.communicator_ && is_message(task.kind)) {
-    const bool waits = std::any_of(task.after.begin(), task.after.end(), [&](TaskId after) {
-      return std::find(group_.begin(), group_.end(), after) != group_.end();
-    });
-    if (waits) add_group();
+  if (runner_.communicator_ && is_message(plan_.tasks[t].kind)) {
     group_.push_back(t);
     return;
   }

@@ -14,7 +14,6 @@
 #include <deque>
 #include <mutex>
 #include <numeric>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 

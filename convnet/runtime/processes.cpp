@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 
 #include "convnet/base/clock.h"

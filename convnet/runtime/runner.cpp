@@ -12,6 +12,7 @@
 #include "convnet/base/cores.h"
 #include "convnet/base/error.h"
 #include "convnet/config/diagnostics.h"
+#include "convnet/plan/message_groups.h"
 #include "convnet/runtime/filling.h"
 #include "convnet/runtime/parallel_copy.h"
 
@@ -114,10 +115,10 @@ std::int64_t Runner::bytes_beside(const Plan& plan) const {
 
 Runner::Prepared& Runner::prepared(const std::shared_ptr<const BoundPlan>& bound) {
   const Plan& plan = bound->plan();
-  std::unique_ptr<Prepared>& entry = prepared_[&plan];
-  if (entry) return *entry;
+  if (const auto known = prepared_.find(&plan); known != prepared_.end()) return *known->second;
   auto ready = std::make_unique<Prepared>();
   ready->bound = bound;
+  if (communicator_) ready->begins_of_groups = begins_of_groups(plan);
   std::vector<std::int64_t> fetched(queues_.size(), 0);
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
@@ -152,8 +153,7 @@ Runner::Prepared& Runner::prepared(const std::shared_ptr<const BoundPlan>& bound
     if (fetched[q] > 0) ready->recordable = false;
   }
   for (Slot& slot : ready->slots) prepare_slot(*ready, slot);
-  entry = std::move(ready);
-  return *entry;
+  return *prepared_.emplace(&plan, std::move(ready)).first->second;
 }
 
 /// Allocates the memory of a slot, and finds the arguments of all tasks.

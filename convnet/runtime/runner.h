@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,7 @@ class Runner {
     std::vector<Load> loads;
     std::vector<std::unique_ptr<DeviceMemory>> fetched;  ///< by queue: copies of what operations cannot reach
     std::map<TaskId, Message> messages;                  ///< those that the host brings
+    std::set<TaskId> begins_of_groups;                   ///< of messages that a communicator brings
     bool recordable = true;
     bool has_run = false;
   };

@@ -231,7 +231,8 @@ class Capturing {
 };
 
 /// Messages between processes that are threads of one program. As with NCCL, a message waits for its other
-/// end, and the messages of a group do not wait for one another.
+/// end, and the messages of a group do not wait for one another. Where NCCL may wait forever, this throws: if
+/// a group shares messages with several groups of another process.
 class Meeting {
  public:
   /// Returns the meeting of this name, which lives as long as any of its members.
@@ -254,15 +255,18 @@ class Meeting {
   void exchange(int rank, std::span<const Communicator::Piece> pieces, double seconds) {
     std::unique_lock lock(mutex_);
     std::vector<std::shared_ptr<End>> ends;
+    const std::int64_t group = ++groups_;
     for (const Communicator::Piece& piece : pieces) {
       if (piece.bytes == 0) continue;
-      ends.push_back(std::make_shared<End>(End{piece, false}));
+      ends.push_back(std::make_shared<End>(End{piece, group, false}));
       auto& [sends, receives] =
           lines_[piece.sends ? std::pair(rank, piece.peer) : std::pair(piece.peer, rank)];
       (piece.sends ? sends : receives).push_back(ends.back());
       if (sends.empty() || receives.empty()) continue;
       End &from = *sends.front(), &to = *receives.front();
       if (from.piece.bytes != to.piece.bytes) throw std::logic_error("emulated: a message of another size");
+      check_partner(from.group, from.piece.peer, to.group);
+      check_partner(to.group, to.piece.peer, from.group);
       std::copy_n(from.piece.data, from.piece.bytes, to.piece.data);
       from.done = to.done = true;
       sends.pop_front();
@@ -276,9 +280,16 @@ class Meeting {
  private:
   struct End {
     Communicator::Piece piece;
+    std::int64_t group = 0;
     bool done = false;
   };
   using Line = std::deque<std::shared_ptr<End>>;
+
+  /// Notes that `group` has a message with group `other` of process `peer`.
+  void check_partner(std::int64_t group, int peer, std::int64_t other) {
+    if (partners_.try_emplace({group, peer}, other).first->second != other)
+      throw std::logic_error("emulated: a group of messages has its other ends in several groups");
+  }
 
   void wait(std::unique_lock<std::mutex>& lock, double seconds, const std::function<bool()>& done) {
     if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), done))
@@ -288,7 +299,9 @@ class Meeting {
   std::mutex mutex_;
   std::condition_variable changed_;
   int members_ = 0;
-  std::map<std::pair<int, int>, std::pair<Line, Line>> lines_;  ///< who has come, by sender and receiver
+  std::int64_t groups_ = 0;                                        ///< so far; each call has a number
+  std::map<std::pair<std::int64_t, int>, std::int64_t> partners_;  ///< by group and process
+  std::map<std::pair<int, int>, std::pair<Line, Line>> lines_;     ///< who has come, by sender and receiver
 };
 
 class Member : public Communicator {

@@ -2,8 +2,10 @@
 #include "convnet/plan/split.h"
 #include "convnet/plan/verify.h"
 
+#include <algorithm>
 #include <set>
 
+#include "convnet/plan/message_groups.h"
 #include "convnet/plan/order.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
@@ -45,6 +47,24 @@ std::vector<std::string> tasks_of(const Plan& plan, const Graph& graph) {
     if (!is_message(task.kind) && !only_copies(task)) all.push_back(describe(plan, task, graph));
   }
   return all;
+}
+
+/// The groups of messages of each process, as send tasks, by number; see begins_of_groups().
+std::vector<std::vector<std::set<TaskId>>> groups_of(const Plan& plan) {
+  std::vector<std::vector<std::set<TaskId>>> groups(static_cast<std::size_t>(plan.topology.processes()));
+  std::vector<bool> goes_on(groups.size(), false);
+  const std::set<TaskId> begins = begins_of_groups(plan);
+  for (const TaskId t : plan.tasks.ids()) {
+    const Task& task = plan.tasks[t];
+    const auto process = static_cast<std::size_t>(plan.topology.process(task.device));
+    if (begins.contains(t)) goes_on.assign(goes_on.size(), false);
+    if (is_message(task.kind)) {
+      if (!goes_on[process]) groups[process].emplace_back();
+      groups[process].back().insert(task.kind == TaskKind::send ? t : task.partner);
+    }
+    goes_on[process] = is_message(task.kind);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -123,6 +143,55 @@ TEST_CASE("plans of files that place layers on devices are right with a process 
       CHECK(refusal(net.plan(phase, 16), net.graph).empty());
       if (phase == Phase::train) CHECK_FALSE(messages(net.plan(phase, 16), TaskKind::send).empty());
     }
+  }
+}
+
+TEST_CASE("both ends of a message lie in groups that share all their messages") {
+  const auto check = [](const std::string& config, PlannedNet& net) {
+    for (const Phase phase : {Phase::train, Phase::test}) {
+      INFO(config);
+      const Plan& plan = net.plan(phase, 16);
+      const auto groups = groups_of(plan);
+      std::size_t messages_seen = 0, largest = 0;
+      // Any two groups of two processes share all messages that one of them has with the other process.
+      for (std::size_t p = 0; p < groups.size(); ++p) {
+        for (const std::set<TaskId>& group : groups[p]) {
+          messages_seen += group.size();
+          largest = std::max(largest, group.size());
+          for (std::size_t q = 0; q < groups.size(); ++q) {
+            const auto is_with_q = [&](TaskId send) {
+              const Task& task = plan.tasks[send];
+              const auto from = static_cast<std::size_t>(plan.topology.process(task.device));
+              const auto to =
+                  static_cast<std::size_t>(plan.topology.process(plan.tasks[task.partner].device));
+              return (from == p && to == q) || (from == q && to == p);
+            };
+            const auto shared = std::count_if(group.begin(), group.end(), is_with_q);
+            if (q == p || shared == 0) continue;
+            const auto others = std::count_if(groups[q].begin(), groups[q].end(), [&](const auto& other) {
+              return std::any_of(group.begin(), group.end(),
+                                 [&](TaskId send) { return is_with_q(send) && other.contains(send); });
+            });
+            CHECK(others == 1);
+          }
+        }
+      }
+      CHECK(messages_seen == 2 * messages(plan, TaskKind::send).size());
+      if (phase == Phase::train && groups.size() > 2) CHECK(largest > 1);
+    }
+  };
+  for (const int devices : {2, 3, 4}) {
+    const std::vector<int> each(static_cast<std::size_t>(devices), 1);
+    for (const char* config : {"lenet", "wrn-16-4"}) {
+      PlannedNet net = net_of_processes(config, devices, each);
+      check(config, net);
+    }
+  }
+  for (const auto& [config, data] : config_cases()) {
+    const int devices = PlannedNet(config).graph.gpu_count();
+    if (devices == 1) continue;
+    PlannedNet net = net_of_processes(config, 0, std::vector<int>(static_cast<std::size_t>(devices), 1));
+    check(config, net);
   }
 }
 
