@@ -90,9 +90,4 @@ std::string add_operators(OnnxBuilder& b, const TakeMaps& op, const OnnxArgument
   return b.reshaped(b.add("Transpose", {b.reshaped(args[0], groups)}, {{"perm", perm}}), maps);
 }
 
-std::string add_operators(OnnxBuilder& b, const GroupSumForward& op, const OnnxArguments& args) {
-  const std::string groups = b.reshaped(args[0], {op.c / op.stride, op.stride});
-  return b.add("ReduceSum", {groups, b.integers("axes", {2})}, {{"keepdims", std::int64_t{0}}});
-}
-
 }  // namespace convnet

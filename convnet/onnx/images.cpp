@@ -16,15 +16,6 @@ std::vector<float> bilinear_matrix(std::int64_t side, std::int64_t outputs, doub
   return matrix;
 }
 
-/// Multiplies every map (H,W) by matrices from the left and from the right.
-std::string resized(OnnxBuilder& b, const Resize& op, const std::string& x) {
-  const auto scale = static_cast<double>(op.scale);
-  const std::string rows = b.numbers("rows", {op.oh, op.h}, bilinear_matrix(op.h, op.oh, scale));
-  const std::string columns =
-      b.add("Transpose", {b.numbers("columns", {op.ow, op.w}, bilinear_matrix(op.w, op.ow, scale))});
-  return b.add("MatMul", {b.add("MatMul", {rows, x}), columns});
-}
-
 }  // namespace
 
 /// The mean is subtracted from the images as they come, before slices are taken of them.
@@ -62,12 +53,13 @@ std::string add_operators(OnnxBuilder& b, const Blur& op, const OnnxArguments& a
                 {"group", maps}});
 }
 
+/// Multiplies every map (H,W) by matrices from the left and from the right.
 std::string add_operators(OnnxBuilder& b, const Resize& op, const OnnxArguments& args) {
-  return resized(b, op, args[0]);
-}
-
-std::string add_operators(OnnxBuilder& b, const RandomScale& op, const OnnxArguments& args) {
-  return resized(b, {op.n, op.c, op.side, op.side, op.target, op.target, op.max_scale}, args[0]);
+  const auto scale = static_cast<double>(op.scale);
+  const std::string rows = b.numbers("rows", {op.oh, op.h}, bilinear_matrix(op.h, op.oh, scale));
+  const std::string columns =
+      b.add("Transpose", {b.numbers("columns", {op.ow, op.w}, bilinear_matrix(op.w, op.ow, scale))});
+  return b.add("MatMul", {b.add("MatMul", {rows, args[0]}), columns});
 }
 
 std::string add_operators(OnnxBuilder& b, const ColorTransform& op, const OnnxArguments& args) {

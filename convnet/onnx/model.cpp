@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <span>
-#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"

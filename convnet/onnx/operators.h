@@ -47,13 +47,11 @@ std::string add_operators(OnnxBuilder& b, const EltwiseMax& op, const OnnxArgume
 std::string add_operators(OnnxBuilder& b, const EltwiseProduct& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const Concat& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const TakeMaps& op, const OnnxArguments& args);
-std::string add_operators(OnnxBuilder& b, const GroupSumForward& op, const OnnxArguments& args);
 // images.cpp
 std::string add_operators(OnnxBuilder& b, const LoadImages& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const SampleForward& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const Blur& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const Resize& op, const OnnxArguments& args);
-std::string add_operators(OnnxBuilder& b, const RandomScale& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const ColorTransform& op, const OnnxArguments& args);
 
 }  // namespace convnet

@@ -1,5 +1,7 @@
 #include "convnet/onnx_import/activation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "convnet/onnx_import/cannot_import.h"
@@ -107,6 +109,18 @@ std::vector<std::int64_t> places(const std::vector<AxisDigits>& axes) {
     }
   }
   return result;
+}
+
+void check_maps(std::int64_t count) {
+  constexpr std::int64_t kMost = 1 << 20;
+  if (count > kMost) throw CannotImport(fmt::format("it chooses from {} maps; {} are allowed", count, kMost));
+}
+
+std::vector<std::int64_t> maps_along(const AxisDigits& axis, std::int64_t pixels) {
+  check_maps(size_of(axis));
+  std::vector<std::int64_t> maps = places({axis});
+  for (std::int64_t& map : maps) map /= pixels;
+  return maps;
 }
 
 bool counts_maps(const AxisDigits& axis, const FeatureShape& shape) {

@@ -62,6 +62,12 @@ Activation reshaped(const Activation& a, const Dims& dims);
 /// Returns the place in the layer of every element that these axes count, in their order.
 std::vector<std::int64_t> places(const std::vector<AxisDigits>& axes);
 
+/// Returns the map that each element of an axis lies in, where an element is all `pixels` of a map. Throws
+/// CannotImport if there are more than nets have, which a small file could ask for.
+std::vector<std::int64_t> maps_along(const AxisDigits& axis, std::int64_t pixels);
+/// Throws CannotImport if a list of so many maps is not made.
+void check_maps(std::int64_t count);
+
 /// Returns whether all elements that an axis counts are at one pixel, of different maps of this shape.
 bool counts_maps(const AxisDigits& axis, const FeatureShape& shape);
 

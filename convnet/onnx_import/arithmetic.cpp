@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <functional>
 
 #include "convnet/onnx_import/operators.h"
@@ -31,8 +29,7 @@ SourceValue with_constant(OperatorCall& call, const Activation& a, const Constan
   if (is_factor)
     throw CannotImport("its constant has a factor for each element; layers have one for each map");
   SketchLayer layer{"shift", {a.layer}, shape, {}, {}, {}, {}};
-  layer.matrices["biases"] = {{shape.c, shape.h, shape.w},
-                              std::make_shared<const std::vector<float>>(std::move(b.numbers))};
+  layer.matrices["biases"] = make_matrix({shape.c, shape.h, shape.w}, std::move(b.numbers));
   result.layer = call.net.add(std::move(layer));
   return result;
 }
@@ -45,17 +42,10 @@ Constant mapped(const Constant& constant, const std::function<double(double)>& f
   return {constant.dims, std::move(numbers)};
 }
 
-/// Returns the axes without sizes of 1 and without what depends on how they are cut.
-std::vector<AxisDigits> plain_axes(const Activation& a) {
-  std::vector<AxisDigits> axes;
-  for (const AxisDigits& axis : a.axes) axes.push_back(joined(axis));
-  return axes;
-}
-
 /// Returns whether element i of one activation belongs to element i of the other, where their layers store
 /// them.
 bool alike(const NetSketch& net, const Activation& a, const Activation& b) {
-  return plain_axes(a) == plain_axes(b) && net.shape(a.layer).size() == net.shape(b.layer).size();
+  return a.axes == b.axes && net.shape(a.layer).size() == net.shape(b.layer).size();
 }
 
 /// Makes two or more activations of equal dims alike, with new layers that put maps into order if need be.
@@ -247,16 +237,10 @@ std::vector<SourceValue> import_concat(OperatorCall& call) {
   // The axes of each input must be those of its maps, in one order.
   const auto of_maps = [&](const Activation& a) {
     const FeatureShape& shape = call.net.shape(a.layer);
-    if (a.axes.size() != all[0].axes.size()) return false;
-    std::vector<AxisDigits> rest;
-    for (std::size_t i = 0; i < a.axes.size(); ++i)
-      if (i + 1 != axis) rest.push_back(joined(a.axes[i]));
-    std::vector<AxisDigits> first_rest;
-    for (std::size_t i = 0; i < all[0].axes.size(); ++i)
-      if (i + 1 != axis) first_rest.push_back(joined(all[0].axes[i]));
     const FeatureShape& first = call.net.shape(all[0].layer);
-    return joined(a.axes[axis - 1]) == joined(AxisDigits{{shape.c, shape.h * shape.w}}) &&
-           rest == first_rest && shape.h == first.h && shape.w == first.w && shape.image == first.image;
+    std::vector<AxisDigits> expected = all[0].axes;
+    expected[axis - 1] = joined(AxisDigits{{shape.c, shape.h * shape.w}});
+    return a.axes == expected && shape.h == first.h && shape.w == first.w && shape.image == first.image;
   };
   if (!std::ranges::all_of(all, of_maps)) {
     if (const std::optional<Activation> stack = stacked(call, all, axis - 1)) return {*stack};

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -30,16 +29,6 @@ struct DarknetOutput {
   bool is_flat = false;  ///< a vector, not maps
   std::int64_t size() const { return c * h * w; }
 };
-
-/// Returns (columns, rows) for a matrix of (rows, columns).
-std::vector<float> transposed_matrix(const std::vector<float>& from, std::int64_t rows,
-                                     std::int64_t columns) {
-  std::vector<float> to(from.size());
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c)
-      to[static_cast<std::size_t>(c * rows + r)] = from[static_cast<std::size_t>(r * columns + c)];
-  return to;
-}
 
 /// Turns the sections of one net into operators. Throws CannotImport for a section that has none.
 class DarknetReader {
@@ -257,13 +246,12 @@ class DarknetReader {
     const bool normalises = flag("batch_normalize");
     const std::string name = numbered("fc");
     const std::string biases = taken(numbered(normalises ? "bn" : "fc") + ".bias", {outputs});
-    std::vector<float> weights = weights_.take({outputs, inputs}, of_file());
-    if (weights_.transposed) weights = transposed_matrix(weights, inputs, outputs);
-    std::vector<std::string> more = {tensor(name + ".weight", {outputs, inputs}, std::move(weights))}, norm;
+    const Dims dims = weights_.transposed ? Dims{inputs, outputs} : Dims{outputs, inputs};
+    std::vector<std::string> more = {tensor(name + ".weight", dims, weights_.take(dims, of_file()))}, norm;
     if (normalises) norm = take_batch_norm(outputs, biases);
     if (!normalises) more.push_back(biases);
     flatten();
-    add_node("Gemm", name, more, {{"transB", std::int64_t{1}}});
+    add_node("Gemm", name, more, {{"transB", std::int64_t{weights_.transposed ? 0 : 1}}});
     current_ = {current_.tensor, outputs, 1, 1, true};
     if (normalises) add_node("BatchNormalization", numbered("bn"), norm);
     add_function("logistic");

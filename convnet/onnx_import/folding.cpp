@@ -1,7 +1,6 @@
 // Computes operators of constants: shapes that exporters compute, and weights that they prepare.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <numeric>
 
@@ -13,6 +12,9 @@ namespace {
 
 /// The largest number of steps and sides.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 28;
+
+/// Whether x is below -most or above it. (The least integer has no absolute value.)
+bool is_far(std::int64_t x, std::int64_t most) { return x < -most || x > most; }
 
 void check_size(const OperatorCall& call, const Dims& dims) {
   if (std::ranges::any_of(dims, [](std::int64_t side) { return side < 0; }) ||
@@ -215,7 +217,13 @@ ConstantPtr folded_fill(const OperatorCall& call) {
 
 ConstantPtr folded_cast(const OperatorCall& call) {
   const Constant& c = call.constant(0);
-  const bool real = is_float_type(call.integer("to", 0));
+  const std::int64_t to = call.integer("to", 0);
+  const bool real = is_float_type(to);
+  if (to == kBoolType) {
+    std::vector<Integer> truths;
+    for (std::int64_t i = 0; i < c.count(); ++i) truths.push_back(c.number(i) != 0 ? 1 : 0);
+    return make_constant(c.dims, std::move(truths));
+  }
   if (real == c.is_float()) return call.constant_pointer(0);
   if (real) {
     std::vector<float> floats;
@@ -267,7 +275,7 @@ ConstantPtr folded_slice(const OperatorCall& call) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t axis = OperatorCall::axis(axes[i], c.dims.size());
     const Integer side = c.dims[axis];
-    if (steps[i] == 0 || std::abs(steps[i]) > kMostNumbers) throw CannotImport("its step is out of range");
+    if (steps[i] == 0 || is_far(steps[i], kMostNumbers)) throw CannotImport("its step is out of range");
     const bool back = steps[i] < 0;
     const auto at = [&](Integer given) {
       const Integer from_front = given < 0 ? std::max(given, -side - 1) + side : given;
@@ -300,7 +308,9 @@ ConstantPtr folded_concat(const OperatorCall& call) {
     dims[axis] += one.dims[axis];
   }
   check_size(call, dims);
-  Integer outer = 1;
+  // Without numbers the loops below might still be long: other sides may be of any size.
+  if (element_count(dims) == 0) dims[axis] = 0;
+  Integer outer = element_count(dims) == 0 ? 0 : 1;
   for (std::size_t a = 0; a < axis; ++a) outer *= dims[a];
   return std::visit(
       [&]<class T>(const std::vector<T>&) {
@@ -334,48 +344,9 @@ ConstantPtr folded_transpose(const OperatorCall& call) {
   return rearranged(call, c, dims, [&](const Dims& index) { return place(index, of_result); });
 }
 
-ConstantPtr folded_reshape(const OperatorCall& call) {
+ConstantPtr folded_form(const OperatorCall& call) {
   const Constant& c = call.constant(0);
-  const std::string& op = call.node.op;
-  Dims dims;
-  if (op == "Reshape") {
-    dims = call.integers_or_input("shape", 1).value_or(Dims{});
-    Integer known = 1;
-    for (std::size_t i = 0; i < dims.size(); ++i) {
-      if (dims[i] == 0 && i < c.dims.size()) dims[i] = c.dims[i];
-      if (dims[i] < -1 || dims[i] > kMostNumbers) throw CannotImport("its shape is out of range");
-      if (dims[i] >= 0) known = std::min(known * dims[i], kMostNumbers + 1);
-    }
-    for (Integer& side : dims)
-      if (side == -1) side = known == 0 ? 0 : c.count() / known;
-  } else if (op == "Flatten") {
-    const std::int64_t given = call.integer("axis", 1);
-    const auto rank = std::ssize(c.dims);
-    if (given < -rank || given > rank) throw CannotImport("its axis is out of range");
-    const auto at = c.dims.begin() + (given < 0 ? given + rank : given);
-    dims = {element_count(Dims(c.dims.begin(), at)), element_count(Dims(at, c.dims.end()))};
-  } else {  // Squeeze and Unsqueeze
-    const bool adds = op == "Unsqueeze";
-    const auto axes = call.integers_or_input("axes", 1);
-    if (adds && (!axes || axes->size() > 16)) throw CannotImport("it has no axes");
-    std::vector<bool> marked(c.dims.size() + (adds ? axes->size() : 0), false);
-    if (axes) {
-      for (const Integer axis : *axes) marked[OperatorCall::axis(axis, marked.size())] = true;
-    } else {
-      for (std::size_t i = 0; i < c.dims.size(); ++i) marked[i] = c.dims[i] == 1;
-    }
-    std::size_t next = 0;
-    for (const bool mark : marked) {
-      if (adds && mark) {
-        dims.push_back(1);
-      } else {
-        if (next == c.dims.size()) throw CannotImport("it adds an axis twice");
-        if (!mark) dims.push_back(c.dims[next]);
-        ++next;
-      }
-    }
-  }
-  return with_dims(c, std::move(dims));
+  return with_dims(c, dims_after(call, c.dims));
 }
 
 ConstantPtr folded_where(const OperatorCall& call) {
@@ -401,8 +372,8 @@ ConstantPtr folded_range(const OperatorCall& call) {
       throw CannotImport("its limits are no integers");
   const Integer start = call.constant(0).integers()[0], limit = call.constant(1).integers()[0],
                 step = call.constant(2).integers()[0];
-  constexpr Integer kFar = Integer{1} << 40;
-  if (step == 0 || std::abs(start) > kFar || std::abs(limit) > kFar || std::abs(step) > kFar)
+  constexpr Integer kMost = Integer{1} << 40;
+  if (step == 0 || is_far(start, kMost) || is_far(limit, kMost) || is_far(step, kMost))
     throw CannotImport("its limits are out of range");
   const Integer count = std::max<Integer>(0, (limit - start + (step > 0 ? step - 1 : step + 1)) / step);
   check_size(call, {count});
@@ -411,13 +382,7 @@ ConstantPtr folded_range(const OperatorCall& call) {
   return make_constant({count}, std::move(numbers));
 }
 
-ConstantPtr folded_shape(const OperatorCall& call) {
-  const Dims& dims = call.constant(0).dims;
-  if (call.node.op == "Size") return make_constant({}, std::vector<Integer>{element_count(dims)});
-  if (call.has_attribute("start") || call.has_attribute("end"))
-    throw CannotImport("it has a start or an end");
-  return make_constant({std::ssize(dims)}, dims);
-}
+ConstantPtr folded_shape(const OperatorCall& call) { return shape_of(call, call.constant(0).dims); }
 
 ConstantPtr folded_expand(const OperatorCall& call) {
   const Constant& shape = call.constant(1);
@@ -454,10 +419,10 @@ const std::map<std::string, ConstantPtr (*)(const OperatorCall&)>& folding_funct
       {"Slice", folded_slice},
       {"Concat", folded_concat},
       {"Transpose", folded_transpose},
-      {"Reshape", folded_reshape},
-      {"Flatten", folded_reshape},
-      {"Squeeze", folded_reshape},
-      {"Unsqueeze", folded_reshape},
+      {"Reshape", folded_form},
+      {"Flatten", folded_form},
+      {"Squeeze", folded_form},
+      {"Unsqueeze", folded_form},
       {"Where", folded_where},
       {"Range", folded_range},
       {"Shape", folded_shape},
@@ -484,8 +449,14 @@ std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call) {
   const std::string& op = call.node.op;
   if (const auto found = folding_functions().find(op); found != folding_functions().end())
     return {{found->second(call)}};
-  if (const auto found = binary_functions().find(op); found != binary_functions().end())
-    return {{folded_binary(call, found->second, call.constant(0), call.constant(1))}};
+  if (const auto found = binary_functions().find(op); found != binary_functions().end()) {
+    // Max and Min have any number of inputs.
+    const std::size_t inputs = op == "Max" || op == "Min" ? call.inputs() : 2;
+    ConstantPtr result = call.constant_pointer(0);
+    for (std::size_t i = 1; i < inputs; ++i)
+      result = folded_binary(call, found->second, *result, call.constant(i));
+    return {{result}};
+  }
   if (const auto found = unary_functions().find(op); found != unary_functions().end())
     return {{folded_unary(found->second, call.constant(0))}};
   return std::nullopt;

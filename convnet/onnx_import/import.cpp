@@ -196,9 +196,8 @@ ImportedModel import_model(const SourceModel& model, const ImportOptions& option
   result.provider = chosen_provider(model, options, result);
   result.stored = chosen_stored(model, result);
   const std::string name = std::filesystem::path(model.file).filename().string();
-  std::vector<std::string> head = {
-      "Imported from " + printable(name) +
-      (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote")};
+  const std::string head = "Imported from " + printable(name) +
+                           (model.producer.empty() ? "" : ", which " + printable(model.producer) + " wrote");
   result.text = net_text(translated, head, entry(model, "number_output") == translated.output_name);
   result.class_names = escape_non_utf8(class_names(model, result.text.labels, result.text.outputs));
   result.input_name = translated.input_name;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <numeric>
 #include <set>
 
 #include "convnet/onnx_import/cannot_import.h"
@@ -22,7 +21,7 @@ bool same(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(1.0, s
 
 SketchMatrix vector_of(std::vector<float> values) {
   const Dims dims = {std::ssize(values)};
-  return {dims, std::make_shared<const std::vector<float>>(std::move(values))};
+  return make_matrix(dims, std::move(values));
 }
 
 /// Maps start, start + 1, … of those that a shuffle of a layer's maps makes.
@@ -66,8 +65,9 @@ bool NetSketch::is_positive(const SketchLayer& layer) const {
 
 SketchId NetSketch::add(SketchLayer layer) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (element_count({layer.shape.c, layer.shape.h, layer.shape.w}) > kMost)
-    throw CannotImport("its output of " + layer.shape.str() + " is too large");
+  const std::int64_t count = element_count({layer.shape.c, layer.shape.h, layer.shape.w});
+  if (count > kMost) throw CannotImport("its output of " + layer.shape.str() + " is too large");
+  if (count < 1) throw CannotImport("its output of " + layer.shape.str() + " holds no numbers");
   layer.positive = is_positive(layer);
   layer.node = node_;
   if (layer.names.empty()) layer.names = names_;
@@ -98,7 +98,8 @@ SketchId NetSketch::add_neuron(SketchId input, const SketchNeuron& neuron) {
                erf != nullptr && f.a == 1 && f.b == 1) {
       return add({"neuron", layers_[input].inputs, shape(input), {}, {}, {"erf1", erf->a, 0}, {}});
     }
-    if (same(f.a, 1) && std::abs(f.b) < 1e-7) return below;
+    // Two joined functions may undo each other but for what rounding leaves.
+    if (same(f.a, 1) && (f.b == 0 || (below != input && std::abs(f.b) < 1e-7))) return below;
     // hsigmoid is brelu[6](x + 3) / 6.
     if (const SketchNeuron* clip = neuron_called(below, "brelu");
         clip != nullptr && near(clip->a, 6) && near(f.a, 1.0 / 6) && f.b == 0) {
@@ -231,8 +232,7 @@ SketchId NetSketch::add_convolution_of_ones(SketchId input, const std::vector<st
   shuffle.keys = {
       {"channels", std::to_string(in.c)}, {"filters", std::to_string(count)}, {"filterSize", "1"}};
   shuffle.parameters = {{"epsW", "0"}};
-  shuffle.matrices["weights"] = {{count, in.c, 1, 1},
-                                 std::make_shared<const std::vector<float>>(std::move(ones))};
+  shuffle.matrices["weights"] = make_matrix({count, in.c, 1, 1}, std::move(ones));
   shuffle.comment = fmt::format("{} in another order: each filter is 1 for one map. It learns nothing.",
                                 count == in.c ? "The same maps" : "Some of the maps");
   shuffle.suffix = "shuffle";

@@ -19,6 +19,9 @@ struct SketchMatrix {
   Dims dims;
   std::shared_ptr<const std::vector<float>> values;
 };
+inline SketchMatrix make_matrix(Dims dims, std::vector<float> values) {
+  return {std::move(dims), std::make_shared<const std::vector<float>>(std::move(values))};
+}
 
 /// An element-wise function. Two names are none of the program's: "erf" is erf(x*a), and "erf1" is 1 +
 /// erf(x*a). They are parts of gelu, and cannot be written alone.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "convnet/base/names.h"
 #include "convnet/onnx_import/layer_names.h"
@@ -11,12 +10,6 @@
 
 namespace convnet {
 namespace {
-
-std::string comment_text(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += "# " + line + "\n";
-  return text;
-}
 
 /// Writes the sections of the layers that the output needs.
 class NetWriter {
@@ -137,17 +130,16 @@ std::string cost_sections(LabelKind labels, const std::string& answer) {
 
 }  // namespace
 
-NetText net_text(const TranslatedNet& translated, const std::vector<std::string>& head,
-                 bool predicts_numbers) {
+NetText net_text(const TranslatedNet& translated, const std::string& head, bool predicts_numbers) {
   NetText text;
   const NetSketch& net = translated.net;
   const SketchId last = find_answer_layer(net, translated.output, predicts_numbers, text);
-  text.definition = comment_text(head) +
-                    "\n[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
+  const std::string comment = "# " + head + "\n\n";
+  text.definition = comment + "[DEFAULT]\n# Weights that an import does not give begin so.\ninitW=he\n\n" +
                     "[data]\ntype=data\ndataIdx=0\n\n" + data_section(text.labels);
   text.parameters =
-      comment_text(head) +
-      "\n[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
+      comment +
+      "[DEFAULT]\nepsW=cosine[base=0.001]\nepsB=cosine[base=0.001]\nmomW=0.9\nmomB=0.9\nwc=0.0001\n";
   NetWriter writer(net, translated.input, last, text);
   writer.write();
   if (text.adds_softmax) text.definition += "\n[probs]\ntype=softmax\ninputs=" + writer.section(last) + "\n";

@@ -24,9 +24,8 @@ struct NetText {
   std::map<std::string, std::map<std::string, SketchMatrix>> matrices;
 };
 
-/// Writes the net. `head` is a comment for both files, lines without #. `predicts_numbers` says that the
+/// Writes the net. `head` is a comment for both files, one line without #. `predicts_numbers` says that the
 /// outputs are numbers, not scores of classes; logistic outputs are tags all the same.
-NetText net_text(const TranslatedNet& translated, const std::vector<std::string>& head,
-                 bool predicts_numbers);
+NetText net_text(const TranslatedNet& translated, const std::string& head, bool predicts_numbers);
 
 }  // namespace convnet

@@ -161,9 +161,7 @@ SketchId as_maps(OperatorCall& call, const Activation& a, FeatureShape& shape) {
   if (!only_maps)
     throw CannotImport(fmt::format("its input is {}, seen as {} with axes exchanged or cut otherwise",
                                    stored.str(), to_string(Dims(dims.begin() + 1, dims.end()))));
-  std::vector<std::int64_t> maps = places({a.axes[0]});
-  for (std::int64_t& map : maps) map /= stored.h * stored.w;
-  return call.net.add_selection(a.layer, maps);
+  return call.net.add_selection(a.layer, maps_along(a.axes[0], stored.h * stored.w));
 }
 
 Broadcast broadcast(const Constant& constant, const Activation& a, const FeatureShape& shape) {

@@ -87,10 +87,18 @@ constexpr bool is_float_type(std::int64_t type) {
   return type == 1 || type == 10 || type == 11 || type == 16;
 }
 
+/// The number of BOOL among them.
+constexpr std::int64_t kBoolType = 9;
+
 /// Returns whether an operator of constants alone can be computed.
 bool folds(const std::string& op);
 /// Computes an operator of constants alone; nullopt if that is not known.
 std::optional<std::vector<SourceValue>> fold_constants(OperatorCall& call);
+
+/// Returns the dims that Reshape, Flatten, Squeeze or Unsqueeze makes of these.
+Dims dims_after(const OperatorCall& call, const Dims& before);
+/// Returns the result of Shape or Size for a tensor of these dims.
+ConstantPtr shape_of(const OperatorCall& call, const Dims& dims);
 
 /// Makes a constant of integers or of floats.
 ConstantPtr make_constant(Dims dims, std::vector<std::int64_t> numbers);

@@ -1,8 +1,6 @@
 // Products with matrices of weights: fully-connected layers, and convolutions of single pixels.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "convnet/onnx_import/operators.h"
 
 namespace convnet {
@@ -34,10 +32,6 @@ Matrix matrix_of(const Constant& constant, bool outputs_first, double factor) {
 
 using Biases = std::optional<std::vector<float>>;
 
-SketchMatrix shared_matrix(Dims dims, std::vector<float> values) {
-  return {std::move(dims), std::make_shared<const std::vector<float>>(std::move(values))};
-}
-
 /// Adds a fully-connected layer on a vector.
 SourceValue add_fc(OperatorCall& call, const Activation& a, Matrix m, Biases biases) {
   if (a.size() != m.inputs || m.outputs < 1)
@@ -52,8 +46,8 @@ SourceValue add_fc(OperatorCall& call, const Activation& a, Matrix m, Biases bia
   }
   SketchLayer layer{"fc", {a.layer}, {m.outputs, 1, 1, false}, {}, {}, {}, {}};
   layer.keys = {{"outputs", std::to_string(m.outputs)}};
-  layer.matrices["weights"] = shared_matrix({m.outputs, m.inputs}, std::move(m.values));
-  if (biases) layer.matrices["biases"] = shared_matrix({m.outputs}, *std::move(biases));
+  layer.matrices["weights"] = make_matrix({m.outputs, m.inputs}, std::move(m.values));
+  if (biases) layer.matrices["biases"] = make_matrix({m.outputs}, *std::move(biases));
   const FeatureShape shape = layer.shape;
   return stored_activation(call.net.add(std::move(layer)), shape, a.images);
 }
@@ -67,7 +61,7 @@ SourceValue add_pixel_conv(OperatorCall& call, const Activation& a, Matrix m) {
   SketchLayer layer{"conv", {a.layer}, {m.outputs, in.h, in.w, true}, {}, {}, {}, {}};
   layer.keys = {
       {"channels", std::to_string(in.c)}, {"filters", std::to_string(m.outputs)}, {"filterSize", "1"}};
-  layer.matrices["weights"] = shared_matrix({m.outputs, in.c, 1, 1}, std::move(m.values));
+  layer.matrices["weights"] = make_matrix({m.outputs, in.c, 1, 1}, std::move(m.values));
   Activation result = a;
   result.layer = call.net.add(std::move(layer));
   result.axes.back() = joined(AxisDigits{{m.outputs, in.h * in.w}});

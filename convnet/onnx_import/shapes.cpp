@@ -2,12 +2,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "convnet/onnx_import/operators.h"
 
 namespace convnet {
+namespace {
+
+Dims reshaped_dims(const OperatorCall& call, const Dims& before) {
+  const auto given = call.integers_or_input("shape", 1);
+  if (!given) throw CannotImport("it has no shape");
+  Dims dims = *given;
+  const bool keeps_zero = call.integer("allowzero", 0) != 0;
+  const std::int64_t all = element_count(before);
+  std::int64_t known = 1;
+  std::optional<std::size_t> open;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 0 && !keeps_zero && i < before.size()) dims[i] = before[i];
+    if (dims[i] == -1 && !open) {
+      open = i;
+      continue;
+    }
+    if (dims[i] < 0 || dims[i] > all) throw CannotImport("its shape is " + to_string(*given));
+    known = std::min(known * dims[i], all + 1);
+  }
+  if (open) {
+    if (known != 0 && all % known != 0) throw CannotImport("its shape is " + to_string(*given));
+    dims[*open] = known == 0 ? 0 : all / known;
+  }
+  return dims;
+}
+
+Dims flattened_dims(const OperatorCall& call, const Dims& before) {
+  const std::int64_t given = call.integer("axis", 1), rank = std::ssize(before);
+  if (given < -rank || given > rank) throw CannotImport("its axis is out of range");
+  const auto at = before.begin() + (given < 0 ? given + rank : given);
+  return {element_count(Dims(before.begin(), at)), element_count(Dims(at, before.end()))};
+}
+
+Dims squeezed_dims(const OperatorCall& call, const Dims& before) {
+  std::vector<bool> removed(before.size(), false);
+  if (const auto axes = call.integers_or_input("axes", 1)) {
+    for (const std::int64_t axis : *axes) removed[OperatorCall::axis(axis, before.size())] = true;
+  } else {
+    // The axis of the images stays, also where a model reads one image.
+    for (std::size_t i = call.is_constant(0) ? 0 : 1; i < before.size(); ++i) removed[i] = before[i] == 1;
+  }
+  Dims rest;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (removed[i] && before[i] != 1) throw CannotImport("it removes an axis that is not 1");
+    if (!removed[i]) rest.push_back(before[i]);
+  }
+  return rest;
+}
+
+Dims unsqueezed_dims(const OperatorCall& call, const Dims& before) {
+  const auto axes = call.integers_or_input("axes", 1);
+  if (!axes || axes->size() > 16) throw CannotImport("it has no axes");
+  std::vector<bool> added(before.size() + axes->size(), false);
+  for (const std::int64_t axis : *axes) added[OperatorCall::axis(axis, added.size())] = true;
+  Dims dims;
+  auto next = before.begin();
+  for (const bool is_new : added) {
+    if (!is_new && next == before.end()) throw CannotImport("it adds an axis twice");
+    dims.push_back(is_new ? 1 : *next++);
+  }
+  return dims;
+}
+
+}  // namespace
+
+Dims dims_after(const OperatorCall& call, const Dims& before) {
+  const std::string& op = call.node.op;
+  if (op == "Reshape") return reshaped_dims(call, before);
+  if (op == "Flatten") return flattened_dims(call, before);
+  return op == "Squeeze" ? squeezed_dims(call, before) : unsqueezed_dims(call, before);
+}
+
+ConstantPtr shape_of(const OperatorCall& call, const Dims& dims) {
+  if (call.node.op == "Size") return make_constant({}, std::vector<std::int64_t>{element_count(dims)});
+  const auto rank = std::ssize(dims);
+  const auto place = [&](const char* name, std::int64_t otherwise) {
+    const std::int64_t given = call.integer(name, otherwise);
+    return std::clamp<std::int64_t>(given < 0 ? given + rank : given, 0, rank);
+  };
+  const std::int64_t start = place("start", 0), end = std::max(start, place("end", rank));
+  const Dims some(dims.begin() + start, dims.begin() + end);
+  return make_constant({std::ssize(some)}, some);
+}
+
 namespace {
 
 std::vector<SourceValue> import_identity(OperatorCall& call) { return {call.activation(0)}; }
@@ -30,37 +113,10 @@ SourceValue with_dims(const Activation& a, Dims dims) {
   return reshaped(a, dims);
 }
 
-std::vector<SourceValue> import_reshape(OperatorCall& call) {
+/// Reshape, Flatten, Squeeze and Unsqueeze.
+std::vector<SourceValue> import_form(OperatorCall& call) {
   const Activation& a = call.activation(0);
-  const auto given = call.integers_or_input("shape", 1);
-  if (!given) throw CannotImport("it has no shape");
-  Dims dims = *given;
-  const Dims before = a.dims();
-  const bool keeps_zero = call.integer("allowzero", 0) != 0;
-  std::int64_t known = 1;
-  std::optional<std::size_t> open;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == 0 && !keeps_zero && i < before.size()) dims[i] = before[i];
-    if (dims[i] == -1 && !open) {
-      open = i;
-      continue;
-    }
-    if (dims[i] < 1 || dims[i] > element_count(before))
-      throw CannotImport("its shape is " + to_string(*given));
-    known = std::min(known * dims[i], element_count(before) + 1);
-  }
-  if (open) {
-    if (element_count(before) % known != 0) throw CannotImport("its shape is " + to_string(*given));
-    dims[*open] = element_count(before) / known;
-  }
-  return {with_dims(a, std::move(dims))};
-}
-
-std::vector<SourceValue> import_flatten(OperatorCall& call) {
-  const Activation& a = call.activation(0);
-  const std::size_t axis = OperatorCall::axis(call.integer("axis", 1), a.axes.size() + 1);
-  if (axis != 1) throw CannotImport("its axis is not the one behind the images");
-  return {with_dims(a, {a.images, a.size()})};
+  return {with_dims(a, dims_after(call, a.dims()))};
 }
 
 std::vector<SourceValue> import_transpose(OperatorCall& call) {
@@ -70,51 +126,8 @@ std::vector<SourceValue> import_transpose(OperatorCall& call) {
   return {transposed(a, call.integers("perm", reversed))};
 }
 
-std::vector<SourceValue> import_squeeze(OperatorCall& call) {
-  const Activation& a = call.activation(0);
-  const Dims dims = a.dims();
-  std::vector<bool> removed(dims.size(), false);
-  if (const auto axes = call.integers_or_input("axes", 1)) {
-    for (const std::int64_t axis : *axes) removed[OperatorCall::axis(axis, dims.size())] = true;
-  } else {
-    for (std::size_t i = 1; i < dims.size(); ++i) removed[i] = dims[i] == 1;
-  }
-  Dims rest;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (removed[i] && dims[i] != 1) throw CannotImport("it removes an axis that is not 1");
-    if (!removed[i]) rest.push_back(dims[i]);
-  }
-  if (removed[0]) throw CannotImport("it removes the axis of the images");
-  return {with_dims(a, std::move(rest))};
-}
-
-std::vector<SourceValue> import_unsqueeze(OperatorCall& call) {
-  const Activation& a = call.activation(0);
-  const auto axes = call.integers_or_input("axes", 1);
-  if (!axes || axes->size() > 16) throw CannotImport("it has no axes");
-  const Dims dims = a.dims();
-  std::vector<bool> added(dims.size() + axes->size(), false);
-  for (const std::int64_t axis : *axes) added[OperatorCall::axis(axis, added.size())] = true;
-  Dims result;
-  auto next = dims.begin();
-  for (const bool is_new : added) {
-    if (!is_new && next == dims.end()) throw CannotImport("it adds an axis twice");
-    result.push_back(is_new ? 1 : *next++);
-  }
-  return {with_dims(a, std::move(result))};
-}
-
 std::vector<SourceValue> import_shape(OperatorCall& call) {
-  Dims dims = call.activation(0).dims();
-  if (call.node.op == "Size") return {make_constant({}, std::vector<std::int64_t>{element_count(dims)})};
-  const auto rank = std::ssize(dims);
-  const auto place = [&](const char* name, std::int64_t otherwise) {
-    const std::int64_t given = call.integer(name, otherwise);
-    return std::clamp<std::int64_t>(given < 0 ? given + rank : given, 0, rank);
-  };
-  const std::int64_t start = place("start", 0), end = std::max(start, place("end", rank));
-  dims = Dims(dims.begin() + start, dims.begin() + end);
-  return {make_constant({std::ssize(dims)}, dims)};
+  return {shape_of(call, call.activation(0).dims())};
 }
 
 /// Returns some of the elements along an axis, which must be that of the maps: all of its elements lie in
@@ -128,10 +141,9 @@ Activation selected(OperatorCall& call, const Activation& a, std::size_t axis, s
   const std::int64_t pixels = stored.h * stored.w;
   if (!counts_maps(digits, stored) || size_of(digits) != stored.c)
     throw CannotImport("it takes elements along another axis than that of the maps");
-  const std::vector<std::int64_t> at = places({digits});
+  const std::vector<std::int64_t> all = maps_along(digits, pixels);
   std::vector<std::int64_t> maps;
-  for (std::int64_t i = 0; i < count; ++i)
-    maps.push_back(at[static_cast<std::size_t>(first + i * step)] / pixels);
+  for (std::int64_t i = 0; i < count; ++i) maps.push_back(all[static_cast<std::size_t>(first + i * step)]);
   Activation result = a;
   result.layer = call.net.add_selection(a.layer, maps);
   result.axes[axis - 1] = joined(AxisDigits{{count, pixels}});
@@ -254,10 +266,10 @@ std::vector<SourceValue> import_expand(OperatorCall& call) {
 
 const std::vector<KnownOperator>& shape_operators() {
   static const std::vector<KnownOperator> all = {
-      {"Identity", import_identity}, {"Cast", import_cast},           {"CastLike", import_cast},
-      {"Reshape", import_reshape},   {"Flatten", import_flatten},     {"Transpose", import_transpose},
-      {"Squeeze", import_squeeze},   {"Unsqueeze", import_unsqueeze}, {"Shape", import_shape},
-      {"Size", import_shape},        {"Slice", import_slice},         {"Split", import_split},
+      {"Identity", import_identity}, {"Cast", import_cast},      {"CastLike", import_cast},
+      {"Reshape", import_form},      {"Flatten", import_form},   {"Transpose", import_transpose},
+      {"Squeeze", import_form},      {"Unsqueeze", import_form}, {"Shape", import_shape},
+      {"Size", import_shape},        {"Slice", import_slice},    {"Split", import_split},
       {"Gather", import_gather},     {"Expand", import_expand},
   };
   return all;

@@ -13,10 +13,6 @@ namespace {
 
 using Floats = std::vector<float>;
 
-SketchMatrix vector_matrix(Floats values, Dims dims) {
-  return {std::move(dims), std::make_shared<const Floats>(std::move(values))};
-}
-
 /// A factor and a term for each map.
 struct Affine {
   Floats scale, shift;
@@ -37,7 +33,7 @@ SketchMatrix scaled_rows(const SketchMatrix& matrix, const Floats& scale) {
   Floats values = *matrix.values;
   const std::size_t row = values.size() / scale.size();
   for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scale[i / row];
-  return vector_matrix(std::move(values), matrix.dims);
+  return make_matrix(matrix.dims, std::move(values));
 }
 
 /// Returns scale * biases + shift; biases may be absent.
@@ -46,7 +42,7 @@ SketchMatrix moved(const SketchLayer& layer, const char* name, const Affine& f) 
   if (const auto found = layer.matrices.find(name); found != layer.matrices.end())
     for (std::size_t i = 0; i < values.size(); ++i) values[i] += f.scale[i] * (*found->second.values)[i];
   const Dims dims = {std::ssize(values)};
-  return vector_matrix(std::move(values), dims);
+  return make_matrix(dims, std::move(values));
 }
 
 /// Changes a layer so that it also does an affine function of its maps. Returns whether it can.
@@ -77,7 +73,7 @@ bool take_in_shift(SketchLayer& layer, const SketchMatrix& shift) {
   }
   if (found == layer.matrices.end() || found->second.dims.size() == 1)
     layer.keys.emplace_back("sharedBiases", "0");
-  layer.matrices["biases"] = vector_matrix(std::move(values), shift.dims);
+  layer.matrices["biases"] = make_matrix(shift.dims, std::move(values));
   return true;
 }
 
@@ -131,7 +127,7 @@ void make_border(SketchLayer& layer) {
       layer.keys.emplace_back(key, std::to_string(pixels));
   layer.parameters = {{"epsW", "0"}};
   layer.matrices["weights"] =
-      vector_matrix(Floats(static_cast<std::size_t>(layer.shape.c), 1), {layer.shape.c, 1, 1, 1});
+      make_matrix({layer.shape.c, 1, 1, 1}, Floats(static_cast<std::size_t>(layer.shape.c), 1));
   layer.comment = "The same maps with zeros around them. It learns nothing.";
 }
 

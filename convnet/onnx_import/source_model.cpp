@@ -36,19 +36,6 @@ constexpr std::int64_t type_float = 1, type_int = 2, type_string = 3, type_tenso
                        type_ints = 7;
 }  // namespace attribute_field
 
-/// Reads the entry of a map: two texts, or a text and a number.
-std::pair<std::string, std::string> read_texts(pbf_reader message) {
-  std::pair<std::string, std::string> entry;
-  while (message.next()) {
-    switch (message.tag_and_type()) {
-      case tag_and_type(1, kBytes): entry.first = message.get_string(); break;
-      case tag_and_type(2, kBytes): entry.second = message.get_string(); break;
-      default: message.skip();
-    }
-  }
-  return entry;
-}
-
 std::pair<std::string, SourceAttribute> read_attribute(pbf_reader message, const std::string& folder) {
   namespace field = attribute_field;
   std::string name, s;

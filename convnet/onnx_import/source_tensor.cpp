@@ -90,14 +90,7 @@ std::uint64_t number_of(const std::string& key, std::string_view text) {
 }
 
 void read_external_entry(pbf_reader entry, Numbers& numbers) {
-  std::string key, value;
-  while (entry.next()) {
-    switch (entry.tag_and_type()) {
-      case tag_and_type(1, pbf_wire_type::length_delimited): key = entry.get_string(); break;
-      case tag_and_type(2, pbf_wire_type::length_delimited): value = entry.get_string(); break;
-      default: entry.skip();
-    }
-  }
+  const auto [key, value] = read_texts(entry);
   if (key == "location") numbers.location = value;
   if (key == "offset") numbers.offset = number_of(key, value);
   if (key == "length") numbers.length = number_of(key, value);
@@ -177,6 +170,18 @@ ConstantPtr constant_from(const ElementType& type, const Dims& dims, const Numbe
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> read_texts(pbf_reader message) {
+  std::pair<std::string, std::string> entry;
+  while (message.next()) {
+    switch (message.tag_and_type()) {
+      case tag_and_type(1, pbf_wire_type::length_delimited): entry.first = message.get_string(); break;
+      case tag_and_type(2, pbf_wire_type::length_delimited): entry.second = message.get_string(); break;
+      default: message.skip();
+    }
+  }
+  return entry;
+}
 
 std::int64_t Constant::count() const {
   return std::visit([](const auto& values) { return static_cast<std::int64_t>(values.size()); }, numbers);

@@ -3,6 +3,7 @@
 
 #include <protozero/pbf_reader.hpp>
 #include <string>
+#include <utility>
 
 #include "convnet/onnx_import/source_model.h"
 
@@ -13,6 +14,9 @@ struct NamedStoredTensor {
   std::string name;
   StoredTensor tensor;
 };
+
+/// Reads the entry of a map of texts.
+std::pair<std::string, std::string> read_texts(protozero::pbf_reader message);
 
 /// Reads a TensorProto. Its numbers may be in another file of `folder`, or if that is "", not. Throws
 /// InputError if the message contradicts itself, protozero::exception if it is damaged.

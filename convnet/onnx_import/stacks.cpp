@@ -26,8 +26,7 @@ std::int64_t parts_along(const NetSketch& net, const Activation& a, std::size_t 
 /// Returns the layer with the maps of one part.
 SketchId part_of(NetSketch& net, SketchId layer, std::int64_t parts, std::int64_t part) {
   const std::int64_t each = net.shape(layer).c / parts;
-  constexpr std::int64_t kMost = 1 << 20;
-  if (each > kMost) throw CannotImport(fmt::format("its parts have {} maps; {} are allowed", each, kMost));
+  check_maps(each);
   std::vector<std::int64_t> maps(static_cast<std::size_t>(each));
   std::iota(maps.begin(), maps.end(), part * each);
   return net.add_selection(layer, maps);

@@ -147,6 +147,7 @@ class Translation {
       for (std::size_t i = 0; i < std::min(outputs.size(), node.outputs.size()); ++i) {
         if (const auto* constant = std::get_if<ConstantPtr>(&outputs[i]))
           numbers_left_ -= (*constant)->count();
+        if (numbers_left_ < 0) throw CannotImport("the constants that the model computes are too large");
         if (!node.outputs[i].empty()) values_[node.outputs[i]] = outputs[i];
       }
     } catch (const CannotImport& why) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "convnet/base/printable.h"
@@ -35,9 +34,7 @@ struct Windows {
 };
 
 /// Sets the number of windows.
-void count_windows(Windows& w, const FeatureShape& in) {
-  w.rows.pixels = in.h;
-  w.columns.pixels = in.w;
+void count_windows(Windows& w) {
   for (Line* line : {&w.rows, &w.columns}) {
     line->outputs = line->count(line->behind, w.ceil);
     if (line->outputs < 1) throw CannotImport("its windows are larger than the maps");
@@ -58,13 +55,13 @@ void set_sides(const std::vector<std::int64_t>& sides, const char* what, std::in
   w.columns.*field = sides[1];
 }
 
-/// Reads the attributes that windows have in common. `filter` is the size that a convolution's weights have.
-Windows read_windows(const OperatorCall& call, const FeatureShape& in, std::int64_t filter_h,
-                     std::int64_t filter_w) {
+/// Reads the attributes that windows have in common, and counts them. `filter` is the size that a
+/// convolution's weights have, rows and columns; without it, the attribute gives it alone.
+Windows read_windows(const OperatorCall& call, const FeatureShape& in,
+                     const std::vector<std::int64_t>& filter) {
   Windows w;
-  const std::vector<std::int64_t> shape = call.integers("kernel_shape", {filter_h, filter_w});
-  if (filter_h > 0 && shape != std::vector{filter_h, filter_w})
-    throw CannotImport("its kernel_shape is not that of its weights");
+  const std::vector<std::int64_t> shape = call.integers("kernel_shape", filter);
+  if (!filter.empty() && shape != filter) throw CannotImport("its kernel_shape is not that of its weights");
   set_sides(shape, "window", &Line::size, w);
   set_sides(call.integers("strides", {1, 1}), "stride", &Line::stride, w);
   set_sides(call.integers("dilations", {1, 1}), "dilation", &Line::dilation, w);
@@ -94,11 +91,12 @@ Windows read_windows(const OperatorCall& call, const FeatureShape& in, std::int6
   } else if (automatic != "VALID") {
     throw CannotImport("its auto_pad is " + excerpt(automatic));
   }
+  count_windows(w);
   return w;
 }
 
-/// Takes in a border of zeros that lies below the windows. Returns the layer below it, or `id` if there is
-/// none. `value_fits` says whether windows see the border as they see their own.
+/// Takes in a border of zeros that lies below the windows, whose number stays. Returns the layer below it, or
+/// `id` if there is none. `value_fits` says whether windows see the border as they see their own.
 SketchId take_border(const NetSketch& net, SketchId id, Windows& w, FeatureShape& in, bool value_fits) {
   const SketchLayer& layer = net[id];
   if (layer.type != "pad" || !value_fits) return id;
@@ -107,6 +105,8 @@ SketchId take_border(const NetSketch& net, SketchId id, Windows& w, FeatureShape
   w.rows.behind += layer.border.bottom;
   w.columns.behind += layer.border.right;
   in = net.shape(layer.inputs[0]);
+  w.rows.pixels = in.h;
+  w.columns.pixels = in.w;
   return layer.inputs[0];
 }
 
@@ -168,10 +168,9 @@ std::vector<SourceValue> import_conv(OperatorCall& call) {
         fmt::format("its weights are {}; layers have filters of 2 sides", to_string(weights.dims)));
   FeatureShape in;
   SketchId below = as_maps(call, call.activation(0), in);
-  Windows w = read_windows(call, in, weights.dims[2], weights.dims[3]);
+  Windows w = read_windows(call, in, {weights.dims[2], weights.dims[3]});
   below =
       take_border(call.net, below, w, in, call.net[below].type == "pad" && call.net[below].border.value == 0);
-  count_windows(w, in);
   const std::int64_t groups = call.integer("group", 1), filters = weights.dims[0];
   if (groups < 1 || in.c % groups != 0 || filters % groups != 0 || weights.dims[1] != in.c / groups ||
       filters == 0)
@@ -192,14 +191,22 @@ std::vector<SourceValue> import_conv(OperatorCall& call) {
   return {stored_activation(call.net.add(std::move(layer)), out, call.activation(0).images)};
 }
 
+/// Returns whether a window shows nothing but the border.
+bool has_windows_of_border(const Windows& w) {
+  const auto has = [](const Line& line) {
+    return line.before >= line.size || line.stride * (line.outputs - 1) - line.before >= line.pixels;
+  };
+  return has(w.rows) || has(w.columns);
+}
+
 /// Adds the keys of a pool layer's windows that give the outputs of `w`.
 void add_pool_windows(Keys& keys, const Windows& w) {
   for (const Line& line : {w.rows, w.columns}) {
     if (line.dilation > 1)
       throw CannotImport(fmt::format("it has a dilation of {}, which no pool layer has", line.dilation));
-    if (line.before >= line.size || line.stride * (line.outputs - 1) - line.before >= line.pixels)
-      throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
   }
+  if (has_windows_of_border(w))
+    throw CannotImport("its pads are " + pads_text(w) + ": a window lies in them only");
   add_sides(keys, "sizeX", "sizeY", w.rows.size, w.columns.size, 0);
   add_sides(keys, "stride", "strideY", w.rows.stride, w.columns.stride, 0);
   add_sides(keys, "start", "startY", -w.rows.before, -w.columns.before, 0);
@@ -231,18 +238,24 @@ std::vector<SourceValue> import_pool(OperatorCall& call) {
   const Activation& a = call.activation(0);
   SketchId below = as_maps(call, a, in);
   if (!call.has_attribute("kernel_shape")) throw CannotImport("it has no kernel_shape");
-  Windows w = read_windows(call, in, 0, 0);
+  Windows w = read_windows(call, in, {});
   bool counts_border = call.integer("count_include_pad", 0) != 0;
   if (call.net[below].type == "pad") {
     const SketchLayer& pad = call.net[below];
-    const bool no_own = !w.bordered();
+    const bool takes_zeros = !max && pad.border.value == 0 && !w.bordered();
     // A maximum sees zeros as it sees nothing if there is no smaller number.
     const bool unseen = pad.border.value == 0 ? call.net[pad.inputs[0]].positive
                                               : pad.border.value <= -std::numeric_limits<float>::max();
-    below = take_border(call.net, below, w, in, max ? unseen : pad.border.value == 0 && no_own);
-    counts_border = counts_border || !max;
+    Windows larger = w;
+    FeatureShape inner = in;
+    const SketchId under = take_border(call.net, below, larger, inner, max ? unseen : takes_zeros);
+    if (!has_windows_of_border(larger)) {
+      below = under;
+      w = larger;
+      in = inner;
+      counts_border = counts_border || takes_zeros;
+    }
   }
-  count_windows(w, in);
   const auto changes = [](const Line& line) {
     return line.size != 1 || line.stride != 1 || line.outputs != line.pixels;
   };

@@ -2,6 +2,8 @@
 // the nets.
 #include "convnet/onnx_import/import.h"
 
+#include <limits>
+
 #include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/onnx_import/models.h"
@@ -285,6 +287,24 @@ TEST_CASE("hostile models end with a message") {
   check_refused(conv({{"group", std::int64_t{0}}}), "do not fit 4 channels in 0 groups");
   check_refused(conv({{"kernel_shape", Ints{5, 5}}}), "its kernel_shape is not that of its weights");
   check_refused(conv({{"group", 1.5F}}), "its attribute group is no integer");
+  check_refused(small_model({{"Conv", {"a", "w2"}, "b", {{"kernel_shape", Ints{3, 3}}}}},
+                            {counted("w2", {4, 4, 0, 3})}),
+                "its kernel_shape is not that of its weights");
+  // Without numbers, sides may be of any size.
+  const OnnxConstant empty{"e", {std::int64_t{1} << 31, std::int64_t{1} << 30, 0}, std::vector<float>{}};
+  check_refused(
+      small_model({{"Concat", {"e", "e"}, "c0", {{"axis", std::int64_t{2}}}}, {"Add", {"a", "c0"}, "b", {}}},
+                  {empty}),
+      "a constant beside the activation is empty");
+  check_refused(small_model({{"Transpose", {"a"}, "t", {{"perm", Ints{0, 2, 3, 1}}}},
+                             {"MatMul", {"t", "w2"}, "m", {}},
+                             {"ReduceSum", {"m", "last"}, "b", {}}},
+                            {{"w2", {4, 0}, std::vector<float>{}}, integers("last", {3})}),
+                "holds no numbers");
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  check_refused(small_model({{"Range", {"k", "l", "m"}, "c0", {}}, {"Add", {"a", "c0"}, "b", {}}},
+                            {integers("k", {0}), integers("l", {kLeast}), integers("m", {-1})}),
+                "its limits are out of range");
   check_refused(small_model({{"Conv", {"a", "w2"}, "b", {}}}, {counted("w2", {4, 4, 9, 9})}),
                 "its windows are larger than the maps");
   check_refused(small_model({{"Conv", {"a"}, "b", {}}}), "its input 2 is no constant");
@@ -325,6 +345,66 @@ TEST_CASE("zeros around maps that no windows take in are a convolution of ones")
   CHECK_THAT(net.text.parameters, Catch::Contains("\n[p]\nepsW=0\n"));
   const Checkpoint checkpoint = checkpoint_of(net, "net.cfg", "net-params.cfg");
   CHECK(checkpoint.tensors.tensors.at("p.weights.conv1").values == std::vector<float>(4, 1.0F));
+}
+
+TEST_CASE("windows over a border of its own operator keep their numbers and what they divide by") {
+  const auto pool_over_border = [](const Ints& pads, const char* op, std::vector<OnnxAttribute> attributes) {
+    attributes.push_back({"kernel_shape", Ints{3, 3}});
+    const ImportedModel net = import_of(
+        small_model({{"Relu", {"a"}, "r", {}}, {"Pad", {"r", "pads"}, "p", {}}, {op, {"p"}, "b", attributes}},
+                    {integers("pads", pads)}));
+    return net.text.definition;
+  };
+  const Ints all = {0, 0, 1, 1, 0, 0, 1, 1}, behind = {0, 0, 0, 0, 0, 0, 1, 1};
+  // The operator leaves its own border out, so the zeros below it have to be maps.
+  const std::string own = pool_over_border(all, "AveragePool", {{"pads", Ints{1, 1, 1, 1}}});
+  CHECK_THAT(own, Catch::Contains("[p]\ntype=conv\n") && !Catch::Contains("sum=1"));
+  CHECK_THAT(pool_over_border(all, "AveragePool", {}), Catch::Contains("sum=1") && !Catch::Contains("[p]\n"));
+  // Of 9 rows, windows begin at 0, 3 and 6; of 8 rows and one of border as well.
+  const Ints threes = {3, 3};
+  CHECK_THAT(pool_over_border(behind, "MaxPool", {{"strides", threes}, {"ceil_mode", std::int64_t{1}}}),
+             !Catch::Contains("[p]\n"));
+  // A window that begins at row 8 shows the border alone, but is none less.
+  const Ints fours = {4, 4};
+  const std::string last =
+      pool_over_border(behind, "MaxPool", {{"strides", fours}, {"ceil_mode", std::int64_t{1}}});
+  CHECK_THAT(last, Catch::Contains("[p]\ntype=conv\n"));
+  CHECK_NOTHROW(import_of(
+      small_model({{"Relu", {"a"}, "r", {}},
+                   {"Pad", {"r", "pads"}, "p", {}},
+                   {"MaxPool",
+                    {"p"},
+                    "q",
+                    {{"kernel_shape", Ints{3, 3}}, {"strides", fours}, {"ceil_mode", std::int64_t{1}}}},
+                   {"Reshape", {"q", "shape"}, "b", {}}},
+                  {integers("pads", behind), integers("shape", {1, 4, 3, 3})})));
+}
+
+TEST_CASE("a small term stays where a logarithm may need it") {
+  const OnnxConstant small{"e", {1}, std::vector<float>{1e-8F}};
+  const std::string net =
+      import_of(small_model({{"Relu", {"a"}, "r", {}}, {"Add", {"r", "e"}, "s", {}}, {"Log", {"s"}, "b", {}}},
+                            {small}))
+          .text.definition;
+  CHECK_THAT(net, Catch::Contains("1e-08"));
+}
+
+TEST_CASE("constants of three inputs, of truth values and of far limits are computed as ONNX says") {
+  const auto times = [](std::vector<OnnxNode> nodes, std::vector<OnnxConstant> constants) {
+    nodes.push_back({"Relu", {"a"}, "r", {}});  // a factor of a convolution would go into its weights
+    nodes.push_back({"Mul", {"r", "factor"}, "b", {}});
+    return import_of(small_model(std::move(nodes), std::move(constants))).text.definition;
+  };
+  const auto one = [](const char* name, float value) {
+    return OnnxConstant{name, {1}, std::vector<float>{value}};
+  };
+  CHECK_THAT(times({{"Max", {"k", "l", "m"}, "factor", {}}}, {one("k", 2), one("l", 3), one("m", 5)}),
+             Catch::Contains("linear[5,0]"));
+  CHECK_THAT(times({{"Cast", {"k"}, "t", {{"to", std::int64_t{9}}}},
+                    {"Cast", {"t"}, "u", {{"to", std::int64_t{1}}}},
+                    {"Add", {"u", "k"}, "factor", {}}},
+                   {one("k", 0.5F)}),
+             Catch::Contains("linear[1.5,0]"));
 }
 
 TEST_CASE("many refused operators are named up to a number") {
