@@ -35,7 +35,7 @@ using AnyOp = std::variant<
     FillZero, Update, LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward,
     CrossMapPoolForward, CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments,
     BatchNormForward, BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum,
-    EltwiseMax, EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward,
+    EltwiseMax, EltwiseMaxBackward, Concat, Split, SampleForward,
     SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward,
     BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward,
     Constrain, AnyNonFinite, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,

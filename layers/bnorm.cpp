@@ -96,10 +96,10 @@ class BnormLayer : public Layer {
     return merged(l) ? name : "own " + name;
   }
   void merge_moments(Lowering& l) const {
-    const auto merge = [&](const std::vector<Replicas::Statistics>& parts, const std::vector<Value>& merged) {
+    const auto merge = [&](const std::vector<Lowering::Statistics>& parts, const std::vector<Value>& merged) {
       BatchNormMerge op{shape.c, {}};
       std::vector<Value> args;
-      for (const Replicas::Statistics& part : parts) {
+      for (const Lowering::Statistics& part : parts) {
         op.values.push_back(part.images * shape.h * shape.w);
         args.insert(args.end(), part.values.begin(), part.values.end());
       }
@@ -109,9 +109,9 @@ class BnormLayer : public Layer {
     l.merge_replicas({"own mean", "own variance"}, {"mean", "variance"}, {shape.c}, merge);
   }
   Value sum_of_replicas(Lowering& l, const std::string& name) const {
-    const auto sum = [&](const std::vector<Replicas::Statistics>& parts, const std::vector<Value>& merged) {
+    const auto sum = [&](const std::vector<Lowering::Statistics>& parts, const std::vector<Value>& merged) {
       std::vector<Value> args;
-      for (const Replicas::Statistics& part : parts) args.push_back(part.values[0]);
+      for (const Lowering::Statistics& part : parts) args.push_back(part.values[0]);
       const EltwiseSum op{{shape.c}, std::vector<float>(args.size(), 1.0F)};
       args.push_back(merged[0]);
       l.run_across(op, args);

@@ -261,15 +261,25 @@ class SumLayer : public Layer {
   SumLayer(std::int64_t inputs, std::int64_t width)
       : Layer({inputs / width, 1, 1, false}, {.cheap = true}), stride(width) {}
 
-  void forward(Lowering& l) const override {
-    l.run(GroupSumForward{l.microbatch().images, output.c * stride, stride}, {l.input(0), l.output()});
-  }
+  void forward(Lowering& l) const override { l.run(PoolForward{windows(l)}, {l.input(0), l.output()}); }
   void backward(Lowering& l) const override {
-    l.run(GroupSumBackward{l.microbatch().images, output.c * stride, stride},
-          {l.output_gradient(), l.input_gradient(0)});
+    l.run(PoolBackward{windows(l)}, {l.output_gradient(), l.input_gradient(0)});
   }
 
  private:
+  /// Each sum is that of a map, which is a row of `stride` pixels.
+  PoolGeometry windows(Lowering& l) const {
+    PoolGeometry g;
+    g.kind = PoolKind::average;
+    g.n = l.microbatch().images;
+    g.c = output.c;
+    g.w = stride;
+    g.h = g.oh = g.ow = 1;
+    g.size = {1, stride};
+    g.sum = true;
+    return g;
+  }
+
   const std::int64_t stride;
 };
 

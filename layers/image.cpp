@@ -163,9 +163,12 @@ class RscaleLayer : public Layer {
   void forward(Lowering& l) const override {
     // Views are crops of their own, which are not cropped again where they have the output's size.
     if (l.microbatch().views > 1 && side == output.h) return l.forward_unchanged();
-    l.run(RandomScale{l.microbatch().images, output.c, side, output.h, max_scale, l.microbatch().random,
-                      l.microbatch().random_key, l.microbatch().first_image},
-          {l.input(0), l.output(), l.step()});
+    const Microbatch& m = l.microbatch();
+    if (m.random)
+      l.run(RandomScale{m.images, output.c, side, output.h, max_scale, m.random_key, m.first_image},
+            {l.input(0), l.output(), l.step()});
+    else
+      l.run(Resize{m.images, output.c, side, side, output.h, output.w, max_scale}, {l.input(0), l.output()});
   }
   void backward(Lowering&) const override {}
 

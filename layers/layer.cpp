@@ -86,9 +86,10 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
     const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(pixels))));
     if (side * side == pixels) return FeatureShape{channels, side, side, true};
   }
-  source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
-                        "' is a vector of " + std::to_string(in.shape.c) + " numbers, which is not " +
-                        std::to_string(channels) + " square maps" +
+  const std::string given =
+      key == "inputs" ? "" : std::string(key) + "=" + std::to_string(channels) + ", but ";
+  source.error(key, given + "input '" + in.name + "' is a vector of " + std::to_string(in.shape.c) +
+                        " numbers, which is not " + std::to_string(channels) + " square maps" +
                         (in.flat_because.empty() ? "" : ": " + in.flat_because));
   return std::nullopt;
 }

@@ -37,14 +37,18 @@ struct Microbatch {
   bool first_replica = true;     ///< the first of the replicas that work in the same pass
 };
 
-/// The layer's own tensors in this microbatch. N is Microbatch::images. Inputs and outputs are (N,C,H,W), or
-/// (N,C) if the FeatureShape is no image; gradients have the shapes of what they are gradients of.
-class LayerTensors {
+/// Everything that a layer sees.
+class Lowering {
  public:
-  LayerTensors() = default;
-  LayerTensors(const LayerTensors&) = delete;
-  LayerTensors& operator=(const LayerTensors&) = delete;
-  virtual ~LayerTensors() = default;
+  Lowering() = default;
+  Lowering(const Lowering&) = delete;
+  Lowering& operator=(const Lowering&) = delete;
+  virtual ~Lowering() = default;
+
+  virtual const Microbatch& microbatch() const = 0;
+
+  // The layer's own tensors in this microbatch. N is Microbatch::images. Inputs and outputs are (N,C,H,W), or
+  // (N,C) if the FeatureShape is no image; gradients have the shapes of what they are gradients of.
 
   virtual Value input(std::size_t i) = 0;
   virtual Value output() = 0;
@@ -63,15 +67,8 @@ class LayerTensors {
   /// Returns a tensor that forward writes and that backward of the same microbatch may read under the same
   /// name.
   virtual Value kept(const std::string& name, const Dims& dims, DataType type) = 0;
-};
 
-/// The replicas of the layer that work in the same pass and have images, in order.
-class Replicas {
- public:
-  Replicas() = default;
-  Replicas(const Replicas&) = delete;
-  Replicas& operator=(const Replicas&) = delete;
-  virtual ~Replicas() = default;
+  // The replicas of the layer that work in the same pass and have images, in order.
 
   /// Keeps an existing tensor of this replica under a name.
   virtual void keep(const std::string& name, Value value) = 0;
@@ -90,15 +87,8 @@ class Replicas {
                               const Dims& dims, const Merge& merge) = 0;
   /// Returns the number of images of each replica.
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
-};
 
-/// The tensors of the step, which belong to no layer.
-class StepTensors {
- public:
-  StepTensors() = default;
-  StepTensors(const StepTensors&) = delete;
-  StepTensors& operator=(const StepTensors&) = delete;
-  virtual ~StepTensors() = default;
+  // The tensors of the step, which belong to no layer.
 
   /// Returns the microbatch's rows of a provider's matrix, in the host's memory; for data layers only.
   virtual Value source(std::size_t matrix) = 0;
@@ -108,15 +98,8 @@ class StepTensors {
   virtual Value step() = 0;                    ///< the step block (StepHeader)
   virtual Value costs() = 0;                   ///< the device's cost accumulators
   virtual std::int64_t cost_slot() const = 0;  ///< index of this cost layer's first accumulator
-};
 
-/// Takes the operations of a layer.
-class OperationSink {
- public:
-  OperationSink() = default;
-  OperationSink(const OperationSink&) = delete;
-  OperationSink& operator=(const OperationSink&) = delete;
-  virtual ~OperationSink() = default;
+  // The operations of the layer.
 
   /// Adds an operation; `values` are its arguments in the order of arguments(op).
   virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
@@ -127,12 +110,6 @@ class OperationSink {
   virtual void forward_unchanged() = 0;
   /// Makes the gradient of the output that of input i, without a copy.
   virtual void backward_unchanged(std::size_t i = 0) = 0;
-};
-
-/// Everything that a layer sees.
-class Lowering : public LayerTensors, public Replicas, public StepTensors, public OperationSink {
- public:
-  virtual const Microbatch& microbatch() const = 0;
 };
 
 }  // namespace convnet

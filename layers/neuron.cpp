@@ -154,13 +154,12 @@ Neuron parse_neuron(const std::string& text) {
   for (const Known& k : kKnown) {
     names.emplace_back(neuron_name(k.kind));
     if (name != names.back()) continue;
-    const char* sample = k.parameters == 2 ? "[1,1]" : "[1]";
+    const char* sample = k.kind == NeuronKind::leaky ? "[0.1]" : k.parameters == 2 ? "[1,1]" : "[1]";
     const std::string usage =
         fmt::format("neuron '{}' must be written {}", text,
                     k.parameters == 0 ? name : name + brackets(k.parameters) + ", like " + name + sample);
     std::vector<std::string> items;
-    if (bracket == std::string::npos && text.find('(') != std::string::npos)
-      throw std::invalid_argument(usage);
+    if (text.find('(') < bracket && text.find('(') != std::string::npos) throw std::invalid_argument(usage);
     if (bracket != std::string::npos) {
       if (text.back() != ']') throw std::invalid_argument(usage);
       items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));

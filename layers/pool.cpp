@@ -206,8 +206,8 @@ std::shared_ptr<const Layer> create_pool(const LayerType& type, const LayerSourc
   g.h = in->h;
   g.w = in->w;
   g.sum = p.sum;
-  if (global) {  // one window that is clipped to the map
-    g.size = std::max(in->h, in->w);
+  if (global) {
+    g.size = {in->h, in->w};
     g.oh = g.ow = 1;
     return std::make_shared<PoolLayer>(g);
   }

@@ -91,10 +91,11 @@ bool fit(const LayerSource& source, const WindowParams& p, FilterLine& line, con
   // pixels at the far edge as there are in the gaps between them.
   const std::int64_t covered = std::max(extent, w.stride);
   if (w.origin(line.modules - 1) + covered < w.pixels) {
+    const std::int64_t steps = (w.pixels + line.padding() - covered + w.stride - 1) / w.stride;
     source.error(line.modules_key, modules + " windows of " + std::to_string(extent) +
                                        " pixels do not cover the " + std::to_string(w.pixels) +
                                        " pixels of input " + input + "; it takes at least " +
-                                       std::to_string(line.count(covered, Rounding::up)));
+                                       std::to_string(steps + 1));
     return false;
   }
   // The last of the windows that there are without the key may lie outside, too.

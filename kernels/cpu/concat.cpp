@@ -1,5 +1,4 @@
-// Concatenation, its inverse, other selections of maps, and sums of neighbouring features: copies of runs of
-// each image's memory.
+// Concatenation, its inverse, and other selections of maps: copies of runs of each image's memory.
 #include <array>
 #include <cstring>
 #include <stdexcept>
@@ -185,45 +184,6 @@ Prepared prepare(const TakeMaps& op, const LayoutHints& hints) {
                 images + i / in_image * from.padded_c * from.spatial, dst_blocks + i * to.block * to.spatial);
         });
       });
-}
-
-Prepared prepare(const GroupSumForward& op, const LayoutHints& hints) {
-  return std::make_shared<KernelOp>(plain_activations(op, hints),
-                                    [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
-                                      const std::int64_t outputs = op.c / op.stride;
-                                      with_stored(type, [&]<class T>(T) {
-#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-                                        for (std::int64_t n = 0; n < op.n; ++n) {
-                                          const T* src = as<T>(args[0]) + n * op.c;
-                                          T* dst = as<T>(args[1]) + n * outputs;
-                                          for (std::int64_t j = 0; j < outputs; ++j, src += op.stride) {
-                                            float sum = 0;
-#pragma omp simd reduction(+ : sum)
-                                            for (std::int64_t k = 0; k < op.stride; ++k)
-                                              sum += to_float(src[k]);
-                                            dst[j] = stored_as<T>(sum);
-                                          }
-                                        }
-                                      });
-                                    });
-}
-
-Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints) {
-  return std::make_shared<KernelOp>(plain_activations(op, hints),
-                                    [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
-                                      const std::int64_t outputs = op.c / op.stride;
-                                      with_stored(type, [&]<class T>(T) {
-#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-                                        for (std::int64_t n = 0; n < op.n; ++n) {
-                                          const T* diff_dst = as<T>(args[0]) + n * outputs;
-                                          T* diff_src = as<T>(args[1]) + n * op.c;
-                                          for (std::int64_t j = 0; j < outputs; ++j)
-                                            std::fill_n(diff_src + j * op.stride, op.stride, diff_dst[j]);
-                                          // The features of a last, incomplete group are in no sum.
-                                          std::fill(diff_src + outputs * op.stride, diff_src + op.c, T{});
-                                        }
-                                      });
-                                    });
 }
 
 }  // namespace convnet::cpu::own

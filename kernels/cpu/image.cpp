@@ -219,10 +219,6 @@ Prepared prepare(const RandomScale& op, const LayoutHints& hints) {
         const auto taps_of = [&](std::int64_t n, Taps& rows, Taps& columns) {
           rows.clear();
           columns.clear();
-          if (!op.training) {
-            rows = columns = bilinear_taps(op.side, op.target, static_cast<double>(op.max_scale));
-            return;
-          }
           const ScaleDraw draw = draw_scale(op.side, op.target, op.max_scale, op.key, step.iteration,
                                             static_cast<std::uint32_t>(op.first_image + n));
           for (std::int64_t i = 0; i < op.target; ++i) {

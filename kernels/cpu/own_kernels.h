@@ -80,8 +80,6 @@ Prepared prepare(const MapProductSums& op, const LayoutHints& hints);
 Prepared prepare(const Concat& op, const LayoutHints& hints);
 Prepared prepare(const Split& op, const LayoutHints& hints);
 Prepared prepare(const TakeMaps& op, const LayoutHints& hints);
-Prepared prepare(const GroupSumForward& op, const LayoutHints& hints);
-Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints);
 Prepared prepare(const SampleForward& op, const LayoutHints& hints);
 Prepared prepare(const SampleBackward& op, const LayoutHints& hints);
 Prepared prepare(const Blur& op, const LayoutHints& hints);

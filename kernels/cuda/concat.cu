@@ -1,4 +1,4 @@
-// Concatenation, its inverse, other selections of maps, and sums of neighbouring features.
+// Concatenation, its inverse, and other selections of maps.
 #include <optional>
 #include <stdexcept>
 
@@ -89,34 +89,6 @@ struct TakeEachMap {
   }
 };
 
-/// Sums neighbouring features of an image, `stride` at a time.
-template <class T>
-struct SumGroup {
-  std::int64_t inputs, outputs, stride;
-  const T* src;
-  T* dst;
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const Quotient at = divide(i, outputs);
-    const T* group = src + at.value * inputs + at.rest * stride;
-    float sum = 0;
-    for (std::int64_t k = 0; k < stride; ++k) sum += to_float(group[k]);
-    dst[i] = stored_as<T>(sum);
-  }
-};
-/// The gradient of a feature is that of its sum.
-template <class T>
-struct SpreadGroup {
-  std::int64_t inputs, outputs, stride;
-  const T* diff_dst;
-  T* diff_src;
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const Quotient at = divide(i, inputs);
-    const std::int64_t group = divide(at.rest, stride).value;
-    // The features of a last, incomplete group are in no sum.
-    diff_src[i] = group < outputs ? diff_dst[at.value * outputs + group] : T{};
-  }
-};
-
 }  // namespace
 
 template <>
@@ -165,32 +137,6 @@ Prepared prepare(const TakeMaps& op, const OpForm& form, const Context&) {
                                   reinterpret_cast<T*>(args[1])});
         });
       });
-}
-
-template <>
-Prepared prepare(const GroupSumForward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op, outputs = op.c / op.stride, type = form.args[0].type](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    with_stored_type(type, [&](auto stored) {
-      using T = decltype(stored);
-      for_each(stream, op.n * outputs,
-               SumGroup<T>{op.c, outputs, op.stride, reinterpret_cast<const T*>(args[0]),
-                           reinterpret_cast<T*>(args[1])});
-    });
-  });
-}
-
-template <>
-Prepared prepare(const GroupSumBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op, outputs = op.c / op.stride, type = form.args[0].type](
-                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-    with_stored_type(type, [&](auto stored) {
-      using T = decltype(stored);
-      for_each(stream, op.n * op.c,
-               SpreadGroup<T>{op.c, outputs, op.stride, reinterpret_cast<const T*>(args[0]),
-                              reinterpret_cast<T*>(args[1])});
-    });
-  });
 }
 
 }  // namespace convnet::cuda

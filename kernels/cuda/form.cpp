@@ -82,12 +82,6 @@ class Former {
     args[1].type = args[2].type = hinted_type(hints_, 1);
     return own(std::move(args));
   }
-  template <one_of<GroupSumForward, GroupSumBackward> Op>
-  OpForm operator()(const Op& op) const {
-    std::vector<TensorDesc> args = argument_tensors(op);
-    args[0].type = args[1].type = hinted_type(hints_, 0);
-    return own(std::move(args));
-  }
   OpForm operator()(const BatchNormMerge& op) const { return own(argument_tensors(op), merge_bytes(op)); }
   OpForm operator()(const Update& op) const { return own(argument_tensors(op), update_bytes(op)); }
   OpForm operator()(const UpdateSquares& op) const {

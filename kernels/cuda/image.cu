@@ -132,10 +132,8 @@ Prepared prepare(const RandomScale& op, const OpForm& form, const Context&) {
         const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
         auto* draws = reinterpret_cast<ScaleDraw*>(workspace);  // one per image
         for_each(stream, p.n, [=] CONVNET_DEVICE(std::int64_t n) {
-          // Tests read the whole of an image that was resized to the target.
-          draws[n] = p.training ? draw_scale(p.side, p.target, p.max_scale, p.key, step->iteration,
-                                             static_cast<std::uint32_t>(p.first_image + n))
-                                : ScaleDraw{static_cast<double>(p.max_scale), p.target, 0, 0};
+          draws[n] = draw_scale(p.side, p.target, p.max_scale, p.key, step->iteration,
+                                static_cast<std::uint32_t>(p.first_image + n));
         });
         for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
           const View::Place at = to.place(i);

@@ -42,14 +42,21 @@ struct Geometry {
 /// is not 0, windows are squares of that size, and the loops are unrolled.
 template <int Size, class Visit>
 CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& visit) {
-  const int height = Size > 0 ? Size : g.lines.size, width = Size > 0 ? Size : g.places.size;
-  CONVNET_UNROLL
-  for (int dy = 0; dy < height; ++dy) {
-    const int y = g.lines.origin(oy) + dy;
+  const int top = g.lines.origin(oy), left = g.places.origin(ox);
+  if constexpr (Size == 0) {
+    const Range rows = g.rows(oy), columns = g.columns(ox);
+    for (int y = rows.begin; y < rows.end; ++y) {
+      for (int x = columns.begin; x < columns.end; ++x)
+        visit(y * g.w + x, (y - top) * g.places.size + x - left);
+    }
+  } else {
     CONVNET_UNROLL
-    for (int dx = 0; dx < width; ++dx) {
-      const int x = g.places.origin(ox) + dx;
-      if (y >= 0 && y < g.h && x >= 0 && x < g.w) visit(y * g.w + x, dy * width + dx);
+    for (int dy = 0; dy < Size; ++dy) {
+      CONVNET_UNROLL
+      for (int dx = 0; dx < Size; ++dx) {
+        const int y = top + dy, x = left + dx;
+        if (y >= 0 && y < g.h && x >= 0 && x < g.w) visit(y * g.w + x, dy * Size + dx);
+      }
     }
   }
 }

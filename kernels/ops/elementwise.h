@@ -218,20 +218,4 @@ struct TakeMaps {
   std::vector<std::int64_t> settings() const { return {first, groups}; }
 };
 
-/// y_j = sum over k < stride of x_{j*stride+k}. x is (N,C), y is (N,C/stride).
-struct GroupSumForward {
-  std::int64_t n = 0, c = 0, stride = 1;
-
-  std::string name() const { return "sum.forward"; }
-  std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c / stride}); }
-};
-struct GroupSumBackward {
-  std::int64_t n = 0, c = 0, stride = 1;
-
-  std::string name() const { return "sum.backward"; }
-  std::vector<Argument> arguments() const {
-    return {args::read("diff_dst", {n, c / stride}), args::write("diff_src", {n, c})};
-  }
-};
-
 }  // namespace convnet

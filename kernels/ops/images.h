@@ -59,12 +59,11 @@ struct Resize {
 /// Random scaling (layer type rscale). In training each image has its own draw: s in 0...side -
 /// floor(side/max_scale) with probability proportional to (s+1)^2, size = target + s, and factor uniform in
 /// [max(1, side/(1+size)), side/size]. The image is resized by the factor to floor(side/factor) pixels, and a
-/// random crop of target x target pixels is taken. Without `training`, it is Resize by max_scale to the
-/// target. A draw depends only on (key, iteration, image).
+/// random crop of target x target pixels is taken. A draw depends only on
+/// (key, iteration, image).
 struct RandomScale {
   std::int64_t n = 0, c = 0, side = 0, target = 0;
   float max_scale = 1;
-  bool training = true;
   std::uint64_t key = 0;
   std::int64_t first_image = 0;
 

@@ -92,7 +92,7 @@ struct SumRuns {
     return all;
   }
 };
-/// dst += src. Both have the layout that src has already.
+/// dst += src. Both have the layout that dst has already.
 struct Accumulate {
   Dims dims;
 

@@ -62,10 +62,6 @@ TEST_CASE("costs, sums of features, biases of elements and scaling read and writ
     c.tolerance = std::max(c.tolerance, kTolerance);
     both.check(c);
   }
-  for (const GroupSumForward& sum : group_sums()) {
-    check(sum);
-    check(GroupSumBackward{sum.n, sum.c, sum.stride});
-  }
   for (const Dims& dims : bias_shapes()) check(AddBias{dims});
   for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{2, 8, 7, 5}, Dims{4, 7}}) {
     check(Scale{dims, 0.7F});
@@ -106,8 +102,6 @@ TEST_CASE("gradients of what a product makes are bf16, and probabilities are f32
   CHECK(types(SquaresForward{dims}, {0}) == Types{bf16, f64});
   CHECK(types(SquaresBackward{dims}, {0}) == Types{bf16, bf16});
   CHECK(types(Scale{dims, 2}, {0}) == Types{bf16, bf16});
-  CHECK(types(GroupSumForward{4, 6, 2}, {0}) == Types{bf16, bf16});
-  CHECK(types(GroupSumBackward{4, 6, 2}, {0}) == Types{bf16, bf16});
   // A sum may be f32 where what is added is not.
   CHECK(types(Accumulate{dims}, {0}) == Types{bf16, f32});
   CHECK(types(Accumulate{dims}, {1}) == Types{f32, bf16});

@@ -132,8 +132,6 @@ const std::set<std::string> kKeepBf16 = {"accumulate",
                                          "sample.forward",
                                          "scale",
                                          "split",
-                                         "sum.backward",
-                                         "sum.forward",
                                          "take_maps"};
 
 /// Returns hints that the activations of `op` are stored as `type`, in blocks of `block` channels.

@@ -35,18 +35,6 @@ bool all_in(const cpu::Prepared& op, int block) {
                      [&](const TensorDesc& arg) { return same_layout(arg, activations(arg.dims, block)); });
 }
 
-/// y_j = sum over k < stride of x_{j*stride+k}
-Values group_sum(const GroupSumForward& g, const Values& x) {
-  Values y;
-  for (std::int64_t n = 0; n < g.n; ++n)
-    for (std::int64_t j = 0; j < g.c / g.stride; ++j) {
-      y.push_back(0);
-      for (std::int64_t k = 0; k < g.stride; ++k)
-        y.back() += x[static_cast<std::size_t>(n * g.c + j * g.stride + k)];
-    }
-  return y;
-}
-
 }  // namespace
 
 TEST_CASE("concat and split: the features of one image after the other", "[concat]") {
@@ -162,20 +150,6 @@ TEST_CASE("take_maps that do not fit are bugs", "[concat]") {
   CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {2, 6, 2, 3}}, {}), std::logic_error);
   CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 3, 3}, {1, 6, 3, 3}}, {}), std::logic_error);
   CHECK_THROWS_AS(cpu::prepare(TakeMaps{{2, 6, 1, 1}, {2, 6}}, {}), std::logic_error);
-}
-
-TEST_CASE("group sums and their gradient match the reference", "[concat]") {
-  for (const GroupSumForward& g : group_sums()) {
-    INFO(g.n << "x" << g.c << " stride " << g.stride);
-    const auto x = random_values(g.n * g.c, 1), dy = random_values(g.n * (g.c / g.stride), 2);
-    CHECK(worst_difference(results_of(cpu::prepare(g, {}), {x})[0], group_sum(g, reference::to_doubles(x))) <
-          1e-6);
-    const Floats dx = results_of(cpu::prepare(GroupSumBackward{g.n, g.c, g.stride}, {}), {dy})[0];
-    if (g.n * g.c > 1000) continue;
-    CHECK(worst_difference(dx, reference::central_differences(
-                                   [&](const Values& at) { return group_sum(g, at); },
-                                   reference::to_doubles(x), reference::to_doubles(dy))) < 1e-6);
-  }
 }
 
 }  // namespace convnet::concat_test

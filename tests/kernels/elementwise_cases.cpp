@@ -89,12 +89,6 @@ void add_moves(std::vector<OpCase>& cases) {
                                             {{2, 40, 2, 3}, {{{2, 1, 1, 1}, 239}, {{2, 16, 2, 3}, 48}}}})
     cases.push_back({.op = op, .tolerance = 0});
   for (const TakeMaps& op : map_takings()) cases.push_back({.op = op, .tolerance = 0});
-  std::vector<GroupSumForward> sums = group_sums();
-  sums.push_back({0, 6, 2});
-  for (const GroupSumForward& g : sums) {
-    cases.push_back({.op = g, .tolerance = 1e-6});
-    cases.push_back({.op = GroupSumBackward{g.n, g.c, g.stride}, .tolerance = 0});
-  }
 }
 
 }  // namespace
@@ -182,11 +176,6 @@ std::vector<TakeMaps> map_takings() {
           {{3, 5}, {3, 12}, -4},
           {{1, 1, 1, 1}, {1, 1, 1, 1}},
           {{0, 16, 3, 5}, {0, 8, 3, 5}, 8}};
-}
-
-std::vector<GroupSumForward> group_sums() {
-  return {{1, 1, 1},    {2, 5, 1},    {2, 12, 3}, {4, 5, 5}, {3, 7, 3},  // a last, incomplete group
-          {2, 100, 33}, {40, 1000, 7}};
 }
 
 std::vector<OpCase> elementwise_cases() {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/larger.h"
 
 namespace convnet {
 namespace {
@@ -20,7 +21,7 @@ double worst_error(float low, float high, const F& f, const Exact& exact) {
   const auto add = [&](float x) {
     const double expected = exact(static_cast<double>(x));
     const double error = std::abs(static_cast<double>(f(x)) - expected) / std::abs(expected);
-    worst = std::max(worst, expected == 0 ? std::abs(static_cast<double>(f(x))) : error);
+    worst = test::larger(worst, expected == 0 ? std::abs(static_cast<double>(f(x))) : error);
   };
   constexpr int kSteps = 20'000;
   for (int i = 0; i <= kSteps; ++i) add(low + (high - low) * static_cast<float>(i) / kSteps);

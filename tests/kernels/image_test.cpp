@@ -162,19 +162,10 @@ TEST_CASE("resize interpolates", "[image]") {
     }
 }
 
-TEST_CASE("rscale in tests resizes by the largest scale", "[image]") {
-  for (const RandomScale& p : random_scales()) {
-    const Floats x = random_values(element_count(p.src()), 1);
-    const Resize same{p.n, p.c, p.side, p.side, p.target, p.target, p.max_scale};
-    for (int threads : {1, 2, 3})
-      CHECK(worst_difference(scaled_at_random(p, x, 3, threads), resized(same, to_doubles(x))) < 2e-6);
-  }
-}
-
 TEST_CASE("rscale in training draws scale, factor and crop", "[image]") {
   constexpr std::int64_t kSide = 24, kTarget = 16, kImages = 500, kIterations = 12;
   constexpr std::size_t kPixels = kSide * kSide, kCropped = kTarget * kTarget;
-  RandomScale p{kImages, 3, kSide, kTarget, 1.5F, true, 77};
+  RandomScale p{kImages, 3, kSide, kTarget, 1.5F, 77};
   Floats x;
   const Floats noise = random_values(kPixels, 1);
   for (std::int64_t n = 0; n < kImages; ++n) {
@@ -237,28 +228,28 @@ TEST_CASE("rscale in training draws scale, factor and crop", "[image]") {
 }
 
 TEST_CASE("rscale draws depend on key, iteration and image alone", "[image]") {
-  const RandomScale p{40, 3, 24, 16, 1.5F, true, 5, 0};
+  const RandomScale p{40, 3, 24, 16, 1.5F, 5, 0};
   const Floats image = random_values(element_count(p.src()) / p.n, 1);
   Floats x;
   for (std::int64_t n = 0; n < p.n; ++n) x.insert(x.end(), image.begin(), image.end());
   const Floats y = scaled_at_random(p, x, 9, 1);
   CHECK(scaled_at_random(p, x, 9, 3) == y);
   CHECK(scaled_at_random(p, x, 10) != y);
-  CHECK(scaled_at_random({40, 3, 24, 16, 1.5F, true, 6, 0}, x, 9) != y);
+  CHECK(scaled_at_random({40, 3, 24, 16, 1.5F, 6, 0}, x, 9) != y);
   const auto size = static_cast<std::ptrdiff_t>(3 * 16 * 16);
   CHECK(!std::equal(y.begin(), y.begin() + size, y.begin() + size));  // neighbours differ
-  const RandomScale later{10, 3, 24, 16, 1.5F, true, 5, 30};
+  const RandomScale later{10, 3, 24, 16, 1.5F, 5, 30};
   x.resize(image.size() * 10);
   CHECK(scaled_at_random(later, x, 9) == Floats(y.begin() + 30 * size, y.end()));
 }
 
 TEST_CASE("rscale at its limits stays inside the image", "[image]") {
-  for (const RandomScale& p : std::vector<RandomScale>{{50, 1, 1, 1, 1, true, 1},
-                                                       {50, 1, 9, 9, 1, true, 1},
-                                                       {50, 1, 9, 9, 2, true, 1},
-                                                       {50, 1, 9, 6, 2, true, 1},
-                                                       {50, 1, 6, 5, 1.2F, true, 1},
-                                                       {0, 1, 6, 5, 1.2F, true, 1}}) {
+  for (const RandomScale& p : std::vector<RandomScale>{{50, 1, 1, 1, 1, 1},
+                                                       {50, 1, 9, 9, 1, 1},
+                                                       {50, 1, 9, 9, 2, 1},
+                                                       {50, 1, 9, 6, 2, 1},
+                                                       {50, 1, 6, 5, 1.2F, 1},
+                                                       {0, 1, 6, 5, 1.2F, 1}}) {
     const Floats y = scaled_at_random(p, Floats(static_cast<std::size_t>(element_count(p.src())), 0.5F), 0);
     CHECK(worst_difference(y, Values(y.size(), 0.5)) < 1e-6);
   }

@@ -87,7 +87,6 @@ struct ConcatCase {
 };
 std::vector<ConcatCase> concats();
 std::vector<TakeMaps> map_takings();
-std::vector<GroupSumForward> group_sums();
 
 std::vector<Sampling> samplings();
 std::vector<Blur> blurs();

@@ -136,13 +136,18 @@ Results run_plain(const Op& op, const std::vector<Values>& inputs) {
   return run_plain(OpDesc(op), *cpu::prepare(op, LayoutHints(inputs.size())), inputs);
 }
 
-/// The largest difference, relative to the largest expected magnitude (1 if all are zero); NaN must meet NaN.
+/// The largest difference, relative to the largest finite expected magnitude (1 if all are zero); NaN and
+/// infinities must meet their like.
 inline double relative_error(const Values& actual, const Values& expected) {
   REQUIRE(actual.size() == expected.size());
   double worst = 0, scale = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (std::isnan(actual[i]) != std::isnan(expected[i])) return std::numeric_limits<double>::infinity();
     if (std::isnan(expected[i])) continue;
+    if (std::isinf(expected[i])) {
+      if (actual[i] != expected[i]) return std::numeric_limits<double>::infinity();
+      continue;
+    }
     worst = std::max(worst, std::abs(actual[i] - expected[i]));
     scale = std::max(scale, std::abs(expected[i]));
   }

@@ -78,6 +78,11 @@ std::vector<PoolGeometry> pool_geometries() {
            {{1, 8, 5, 40}, {3, 90}, {1, 2}, {-1, -60}},  // positions beyond a byte
            {{1, 16, 16, 16}, {15, 16}, 1},               // just not
            {{1, 16, 17, 17}, {17, 15}, 1},               // just not
+           // Sums of neighbouring numbers.
+           {{2, 5, 1, 1}, 1, 1},
+           {{2, 4, 1, 3}, {1, 3}, 1},
+           {{2, 3, 1, 33}, {1, 33}, 1},
+           {{40, 142, 1, 7}, {1, 7}, 1},
        }) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::max_abs, PoolKind::average})
       all.push_back(pool(kind, w.src, w.size, w.stride, w.start));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convnet/base/philox.h"
+#include "tests/larger.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;
@@ -178,7 +179,7 @@ class GradientCheck {
     // With a kink within the step, neither side is the derivative.
     if (std::abs(above - below) > kink_ * scale) return;
     ++checked_;
-    worst_ = std::max(worst_, std::abs((above + below) / 2 - gradient) / scale);
+    worst_ = test::larger(worst_, std::abs((above + below) / 2 - gradient) / scale);
   }
   void finish(double least_checked) const {
     INFO("worst relative error " << worst_ << ", " << checked_ << " of " << elements_ << " elements checked");

@@ -1,5 +1,8 @@
 // Random nets train as the double-precision interpreter says.
 #include "tests/layers/random_nets.h"
+
+#include <optional>
+
 #include "tests/every_case.h"
 #include "tests/layers/against_reference.h"
 
@@ -33,8 +36,9 @@ double difference(const A& actual, const reference::Values& expected, double usu
   return relative_difference(actual, expected) * own / std::max(own, 0.01 * usual);
 }
 
-/// Trains three minibatches, with a test before and after, beside the interpreter.
-LargestDifference difference_from_reference(const NetTexts& texts, const NetOptions& options) {
+/// Trains three minibatches, with a test before and after, beside the interpreter. Returns nullopt if
+/// training goes astray before one was compared.
+std::optional<LargestDifference> difference_from_reference(const NetTexts& texts, const NetOptions& options) {
   SmallNet net(texts, kRandomNetImage, kRandomNetClasses, options);
   net.prepare(Phase::train, kImagesOfRandomNets);
   reference::NetReference reference = net.reference();
@@ -47,7 +51,11 @@ LargestDifference difference_from_reference(const NetTexts& texts, const NetOpti
     const StepOutcome outcome = net.step(phase, batch, iteration);
     reference.forward(reference_inputs(batch), phase == Phase::train, iteration);
     // Training that goes astray lets rounding grow.
-    if (!(reference.objective() < 8 * kImagesOfRandomNets)) break;
+    if (!(reference.objective() < 8 * kImagesOfRandomNets)) {
+      constexpr std::uint64_t kFirstTraining = 1;
+      if (iteration <= kFirstTraining) return std::nullopt;
+      break;
+    }
     if (phase == Phase::train) {
       reference.backward();
       reference.update();
@@ -73,7 +81,8 @@ LargestDifference difference_from_reference(const NetTexts& texts, const NetOpti
 }
 
 /// A number within rounding of a kink may lie on the other side of it in fp32, but hardly with all images.
-void check_random_net(const NetTexts& texts, std::uint32_t seed) {
+/// Returns whether training was compared.
+bool check_random_net(const NetTexts& texts, std::uint32_t seed) {
   INFO("seed " << seed << "\n" << texts.definition);
   double least = INFINITY;
   std::string places;
@@ -82,22 +91,33 @@ void check_random_net(const NetTexts& texts, std::uint32_t seed) {
     options.seed = 4 * seed + images;
     options.extra = random_net_matrices();
     options.conserve_memory = seed % 4 == 3;
-    const LargestDifference found = difference_from_reference(texts, options);
-    least = std::min(least, found.size);
-    places += found.place + ": " + std::to_string(found.size) + "\n";
+    const std::optional<LargestDifference> found = difference_from_reference(texts, options);
+    if (!found) continue;
+    least = std::min(least, found->size);
+    places += found->place + ": " + std::to_string(found->size) + "\n";
   }
   INFO(places);
-  CHECK(least < kTolerance);
+  CHECK((places.empty() || least < kTolerance));
+  return !places.empty();
+}
+
+/// Checks nets, of which most must train soundly enough to be compared.
+template <class Texts>
+void check_random_nets(const Texts& texts_of) {
+  int nets = 0, compared = 0;
+  for (const std::uint32_t seed : seeds(1, 30, static_cast<std::uint32_t>(every_case()))) {
+    ++nets;
+    compared += check_random_net(texts_of(seed), seed) ? 1 : 0;
+  }
+  CHECK(4 * compared >= 3 * nets);
 }
 
 }  // namespace
 
 TEST_CASE("random nets of all kinds of layers train as the interpreter says") {
-  for (const std::uint32_t seed : seeds(1, 30, static_cast<std::uint32_t>(every_case())))
-    check_random_net(RandomNets(seed).next(), seed);
+  check_random_nets([](std::uint32_t seed) { return RandomNets(seed).next(); });
 }
 
 TEST_CASE("random nets of layers that are joined train as the interpreter says") {
-  for (const std::uint32_t seed : seeds(1, 30, static_cast<std::uint32_t>(every_case())))
-    check_random_net(RandomNets(seed, LayerKinds::joined).next(), seed);
+  check_random_nets([](std::uint32_t seed) { return RandomNets(seed, LayerKinds::joined).next(); });
 }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "convnet/plan/verify.h"
+#include "tests/larger.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;
@@ -150,7 +151,7 @@ double elementwise(const std::vector<float>& actual, const reference::Values& ex
   REQUIRE(actual.size() == expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
+    difference = larger(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
   }
   return difference / largest;
 }
