@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
@@ -273,17 +274,6 @@ std::string sound_checkpoint_before(const fs::path& file) {
   return "";
 }
 
-/// Returns whether `file` is there and no checkpoint of `position` or before.
-bool is_later(const fs::path& file, const Position& position) {
-  std::error_code error;
-  if (!fs::exists(file, error)) return false;
-  try {
-    return parse_checkpoint(file.string(), read_safetensors(file.string())).state.position > position;
-  } catch (const InputError&) {
-    return true;  // nobody can say what it is
-  }
-}
-
 /// Throws RunError if the checkpoint `file` could not be read again.
 void check_readable(const std::string& file, const TensorFile& contents) {
   for (const auto& [name, tensor] : contents.tensors) {
@@ -425,12 +415,22 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
   return found.back().second.string();
 }
 
+bool is_later(const std::string& file, const Position& position) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return false;
+  try {
+    return parse_checkpoint(file, read_safetensors(file)).state.position > position;
+  } catch (const InputError&) {
+    return true;  // nobody can say what it is
+  }
+}
+
 Abandoned move_later_checkpoints(const std::string& folder, const Position& position) {
   auto later = checkpoints_in(folder);
   std::erase_if(later, [&](const auto& c) { return c.first <= position; });
   Abandoned left;
   const fs::path best = fs::path(folder) / kBestFile;
-  left.best = is_later(best, position);
+  left.best = is_later(best.string(), position);
   if (left.best) later.emplace_back(position, best);
   if (later.empty()) return left;
   const std::string stem = fs::path(position.file_name()).stem().string();
@@ -450,19 +450,26 @@ Abandoned move_later_checkpoints(const std::string& folder, const Position& posi
 
 namespace {
 
-/// Returns the text that names the last folder in `folder`, by name, that holds checkpoints; "" if none does.
+/// Returns the text that names the folder in `folder` with the checkpoint that was written last; "" if none
+/// holds checkpoints.
 std::string runs_in(const std::string& folder) {
   constexpr int kMost = 10000;
   std::string last;
+  fs::file_time_type written = fs::file_time_type::min();
   int runs = 0;
   std::error_code error;
   fs::directory_iterator at(folder, error);
   for (int seen = 0; !error && at != fs::directory_iterator() && seen < kMost; at.increment(error), ++seen) {
     std::error_code none;
     const std::string path = at->path().string();
-    if (!at->is_directory(none) || !newest_checkpoint(path)) continue;
+    if (!at->is_directory(none)) continue;
+    const std::optional<std::string> newest = newest_checkpoint(path);
+    if (!newest) continue;
     ++runs;
-    last = std::max(last, path);
+    const fs::file_time_type time = fs::last_write_time(*newest, none);
+    if (!last.empty() && std::tie(time, path) < std::tie(written, last)) continue;
+    written = time;
+    last = path;
   }
   if (runs == 0) return "";
   return (runs == 1 ? "; the run in it is " : "; the last of the runs in it is ") + last;
@@ -507,13 +514,13 @@ std::string find_checkpoint(const std::string& file_or_folder) {
   return file_or_folder;
 }
 
-std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path) {
+std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path,
+                            const std::string& option) {
   std::error_code none;
   if (path.empty() || fs::exists(path, none)) return "";
   return fmt::format(
-      "\n{} is in the options of {}; if the data set has moved, or you are in another folder, name it "
-      "with --data-path",
-      path, checkpoint.file);
+      "\n{} is in the options of {}; if it has moved, or you are in another folder, name it with {}", path,
+      checkpoint.file, option);
 }
 
 Checkpoint read_checkpoint(const std::string& file_or_folder) {

@@ -94,6 +94,12 @@ struct TrainingState {
   BestTest best;
   Plateau plateau;
   std::vector<HistoryEntry> history;
+
+  /// Returns whether the best test is the one at this position.
+  bool follows_best_test() const {
+    return position.minibatches == 0 && best.epoch == position.epoch && best.batch == position.batch &&
+           !test_due;
+  }
 };
 
 /// A checkpoint that was read or is to be written.
@@ -171,9 +177,12 @@ inline constexpr const char* kBestFile = "best.safetensors";
 /// neither.
 std::string instead_of_checkpoints(const std::string& folder);
 
-/// Returns a line for errors of a data set whose path is that of the checkpoint's options, if there is
-/// nothing at that path; "" if there is, or if the path is empty.
-std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path);
+/// Returns a line for errors of a data set, one of whose paths is that of `option` in the checkpoint's
+/// options, if there is nothing at that path; "" if there is, or if the path is empty.
+std::string moved_data_text(const Checkpoint& checkpoint, const std::string& path, const std::string& option);
+
+/// Returns whether `file` is there and no checkpoint of `position` or before.
+bool is_later(const std::string& file, const Position& position);
 
 /// The folder to which later checkpoints were moved, and their number.
 struct Abandoned {

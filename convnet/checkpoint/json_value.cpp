@@ -12,12 +12,24 @@ namespace convnet {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr int kMostLevels = 100;  ///< of lists and objects in each other
+
+}  // namespace
+
 JsonValue::JsonValue(std::shared_ptr<const json> value, std::string place)
     : value_(std::move(value)), place_(std::move(place)) {}
 
 JsonValue JsonValue::parse(const std::string& text) {
+  // Each level takes memory of its own, so a text of brackets alone would take many times its size.
+  const auto check_depth = [](int depth, json::parse_event_t, json&) {
+    if (depth > kMostLevels)
+      throw InputError(fmt::format("it is nested in more than {} levels", kMostLevels));
+    return true;
+  };
   try {
-    return {std::make_shared<const json>(json::parse(text)), ""};
+    return {std::make_shared<const json>(json::parse(text, check_depth)), ""};
   } catch (const json::parse_error& wrong) {
     throw InputError(fmt::format("it is no JSON from byte {} on", wrong.byte));
   } catch (const json::exception&) {  // a number that no double holds

@@ -1,7 +1,6 @@
 // safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

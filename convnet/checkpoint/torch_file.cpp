@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,8 +47,10 @@ struct StateDict {
 
 bool has_tensors(const PickleValue& dict) {
   const auto entries = dict.entries();
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const auto& entry) { return entry.second.kind() == PickleKind::tensor; });
+  // A single number beside a state_dict is a cost or a count.
+  return std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
+    return entry.second.kind() == PickleKind::tensor && !entry.second.tensor("a tensor").dims.empty();
+  });
 }
 
 /// Returns the state_dict that is `value` or within it, at most `depth` dicts deep; nullopt if there is none.

@@ -35,9 +35,7 @@ struct Question {
   /// or of the fullest host if its devices share memory.
   std::int64_t needed(int mini) {
     step.mini = mini;
-    PlanOptions options = plan_options(step, devices, provider);
-    options.views = provider.views();
-    PlanSet plans(graph, provider.matrices(), *target, options);
+    PlanSet plans(graph, provider.matrices(), *target, plan_options(step, devices, provider));
     const auto rows = [](std::int64_t wanted, std::int64_t most) {
       return most > 0 ? std::min(wanted, most) : wanted;
     };
@@ -126,9 +124,9 @@ int choose_minibatch(const Graph& graph, const Provider& provider, const DeviceO
   note =
       fmt::format("--mini auto: {}, {} {} (needs {} of {} MiB{})", found * replicas, rule, limit,
                   mebibytes(needs), mebibytes(memory.bytes), memory.shared ? "" : " of the fullest device");
-  if (const std::int64_t steps = largest.epoch / (std::int64_t{found} * replicas);
-      largest.epoch > 0 && steps < kFewSteps)
-    note += fmt::format("; an epoch has only {} of them, and learns more from smaller ones", steps);
+  const std::int64_t images = std::int64_t{found} * replicas;
+  if (const std::int64_t steps = (largest.epoch + images - 1) / images; steps > 0 && steps < kFewSteps)
+    note += fmt::format("; an epoch has only about {} of them, and learns more from smaller ones", steps);
   return found * replicas;
 }
 

@@ -61,7 +61,9 @@ std::string placement_head(const DeviceOptions& devices, const StepOptions& step
 
 void check_model_used(const OptionTexts& given, const DeviceOptions& devices) {
   if (given.contains("model") && devices.parallel != Parallel::automatic)
-    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+    throw InputError(
+        "--model is the machine that --parallel auto places layers for; add that option (a net is named by "
+        "--layer-def)");
 }
 
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,

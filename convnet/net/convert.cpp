@@ -118,8 +118,9 @@ void convert_definition(IniFile& definition, const NetFileOptions& options, Diag
     conv_to_local(definition, name, diagnostics);
 }
 
-void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {
+void convert_tensors(TensorFile& tensors, UpdateWindows& windows, const Graph& before, const Graph& after) {
   TensorFile converted = tensors;
+  const UpdateWindows windows_before = windows;
   for (const Node* layer : whole_layers(after)) {
     const Node& node = *layer;
     const Node* old = find_layer(before, node.layer_name);
@@ -135,7 +136,11 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
         if (found != tensors.tensors.end())
           converted.tensors[to] = reshaped(found->second, old_spec.output_axis, dims, spec.output_axis);
       };
-      convert(old_layer + "." + old_spec.name, node.layer_name + "." + spec.name);
+      const std::string from_matrix = old_layer + "." + old_spec.name,
+                        matrix = node.layer_name + "." + spec.name;
+      convert(from_matrix, matrix);
+      if (const auto window = windows_before.find(from_matrix); window != windows_before.end())
+        set_window(windows, matrix, window->second);
       for (const char* suffix : kTrainingSuffixes)
         convert(increment_name(old_layer, old_spec.name, suffix),
                 increment_name(node.layer_name, spec.name, suffix));

@@ -15,8 +15,9 @@ namespace convnet {
 /// run. Errors name the option.
 void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics);
 
-/// Converts the weights and increments of the net `before` to those of the converted net `after`: filters and
-/// biases are repeated at every position, shared matrices are copied. Both nets compute the same.
-void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after);
+/// Converts the weights and increments of the net `before`, and the windows of their updates, to those of the
+/// converted net `after`: filters and biases are repeated at every position, shared matrices are copied. Both
+/// nets compute the same.
+void convert_tensors(TensorFile& tensors, UpdateWindows& windows, const Graph& before, const Graph& after);
 
 }  // namespace convnet

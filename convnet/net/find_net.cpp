@@ -67,10 +67,12 @@ void add_parameters(OptionTexts& texts) {
       throw InputError(fmt::format("--layer-def {}: there is no such file, and {}", definition->second,
                                    no_folder_of_nets()));
     for (std::string& name : names) name = short_net_name(name);
-    const std::string close = nearest(definition->second, names);
-    if (close.empty()) return;
+    std::error_code none;
+    const bool is_other_file = fs::exists(fs::path(own) / definition->second, none);
+    if (is_other_file || texts.contains("load-file")) return;  // what reads it says more
     throw InputError("--layer-def " + definition->second +
-                     ": there is no such file, and no net of this name; did you mean '" + close + "'?");
+                     ": there is no such file, and no net of this name" +
+                     did_you_mean(definition->second, names, "'convnet nets' lists those that there are"));
   }
   file.replace_filename(file.stem().string() + kParameters);
   std::error_code ignored;

@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "convnet/config/ini.h"
 #include "providers/provider.h"

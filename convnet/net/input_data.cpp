@@ -11,6 +11,8 @@
 
 #include "convnet/base/error.h"
 #include "convnet/config/text.h"
+#include "convnet/net/data_set.h"
+#include "providers/dummy.h"
 
 namespace convnet {
 namespace {
@@ -131,14 +133,23 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
   return statistics;
 }
 
+std::shared_ptr<const Provider> stand_in_for_data(const Checkpoint& checkpoint, const DataOptions& options,
+                                                  std::uint64_t seed) {
+  const bool step_subtracts_mean = checkpoint.tensors.tensors.contains(options.provider + ".mean") &&
+                                   !image_options(options).read_subtracts_mean();
+  return make_dummy_provider(checkpoint.matrices, step_subtracts_mean, seed);
+}
+
 std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
   for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
     const std::vector<std::string>& before = then[m].class_names;
     std::map<std::string, std::size_t> numbers;
     for (std::size_t c = 0; c < before.size(); ++c) numbers.emplace(before[c], c);
     for (std::size_t c = 0; c < now[m].class_names.size(); ++c) {
+      // Classes may share a name: ImageNet has two of "crane".
+      if (c < before.size() && before[c] == now[m].class_names[c]) continue;
       const auto found = numbers.find(now[m].class_names[c]);
-      if (found == numbers.end() || found->second == c) continue;
+      if (found == numbers.end()) continue;
       constexpr std::size_t most = 20;
       std::string names;
       for (std::size_t k = 0; k < std::min(most, before.size()); ++k)

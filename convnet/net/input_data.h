@@ -29,6 +29,10 @@ Prefetcher::Begin make_loader(const std::shared_ptr<const Provider>& provider,
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
+/// Returns a provider of random images that stands for the checkpoint's data set in plans.
+std::shared_ptr<const Provider> stand_in_for_data(const Checkpoint& checkpoint, const DataOptions& options,
+                                                  std::uint64_t seed);
+
 /// Returns what is wrong if a class has another number in the data set `now` than in the one that a net was
 /// trained on; "" if every class that both name has the same number in both.
 std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);

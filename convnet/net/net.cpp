@@ -6,7 +6,6 @@
 #include <cmath>
 #include <mutex>
 
-#include "convnet/base/error.h"
 #include "convnet/base/exit.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/net_files.h"
@@ -20,7 +19,6 @@ PlanOptions plans_of(const StepOptions& step, const DeviceOptions& devices, cons
   PlanOptions options = plan_options(step, devices, provider);
   options.mean = mean;
   options.learns = learns;
-  options.views = provider.views();
   return options;
 }
 
@@ -88,7 +86,7 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
 void Net::count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWindows& before,
                         std::vector<Rates>& rates, UpdateWindows& after) const {
   const bool counts = spec(w).learning.rule() == UpdateRule::adamw;
-  if (!w.accumulates() && !counts) return;
+  if (w.shards.empty() || (!w.accumulates() && !counts)) return;  // frozen, or nothing to count
   const auto found = before.find(w.name);
   UpdateWindow window = found == before.end() ? UpdateWindow{} : found->second;
   bool due = true;

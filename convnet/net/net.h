@@ -10,7 +10,6 @@
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/checkpoint/safetensors.h"
-#include "convnet/config/ini.h"
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/gradient_judge.h"
@@ -127,6 +126,8 @@ class Net {
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
   /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.
   int minibatches_per_update(const WeightBuffers& w) const;
+  /// Drops the gradients since the last updates.
+  void close_windows();
   void count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWindows& before,
                      std::vector<Rates>& rates, UpdateWindows& after) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,

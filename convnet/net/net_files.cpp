@@ -130,6 +130,7 @@ PlanOptions plan_options(const StepOptions& options, const DeviceOptions& device
   return {.seed = options.seed,
           .mean = provider.step_subtracts_mean(),
           .conserve_memory = options.conserve_mem,
+          .views = provider.views(),
           .images = options.mini,
           .topology = devices.topology(),
           .clips = options.clip_norm > 0,

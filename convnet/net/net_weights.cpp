@@ -305,6 +305,7 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
   };
   windows_ = windows;
   std::string restarted, thawed;  // a matrix whose optimiser was another one, and one that was frozen
+  bool thaws_window = false;
   for (const WeightBuffers& w : plans_.weights()) {
     const std::string average = name_of(w, kAverageSuffix);
     const std::vector<float> weights = values_of(w, learns_ || !has(average) ? w.name : average);
@@ -324,6 +325,7 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
                              [&](const char* suffix) { return has(name_of(w, suffix)); });
     const bool goes_on = same_kind && !was_frozen;
     if (was_frozen && thawed.empty()) thawed = w.name;
+    thaws_window = thaws_window || (was_frozen && w.accumulates());
     if (!was_frozen && !same_kind && restarted.empty()) restarted = w.name;
     set_increment(w, goes_on ? values_of(w, name_of(w, kIncrementSuffix)) : zeros);
     if (w.keeps_squares())
@@ -337,6 +339,8 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
                              window.open() ? values_of(w, name_of(w, kGradientSuffix)) : zeros);
     set_window(windows_, w.name, window);
   }
+  // Gradients are clipped together, so all matrices are updated after the same minibatches.
+  if (thaws_window) close_windows();
   std::erase_if(windows_, [&](const auto& window) {
     return std::none_of(plans_.weights().begin(), plans_.weights().end(),
                         [&](const WeightBuffers& w) { return w.name == window.first && !w.shards.empty(); });
@@ -352,6 +356,16 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
         "Note: {}: has no increments of '{}', as of a frozen matrix; these, and those of other matrices of "
         "which this is so, begin at 0\n",
         file, thawed);
+}
+
+void Net::close_windows() {
+  for (const WeightBuffers& w : plans_.weights()) {
+    const auto count = static_cast<std::size_t>(element_count(spec(w).dims));
+    if (w.accumulates())
+      executor_.write_shards(w, &UpdateShard::accumulator, std::vector<float>(count, 0.0F));
+  }
+  for (const auto& [matrix, window] : UpdateWindows(windows_))
+    set_window(windows_, matrix, {.updates = window.updates});
 }
 
 void Net::store(TensorFile& tensors) const {

@@ -1,7 +1,6 @@
 // The names and values of a net's tensors in checkpoints, and PyTorch's names for them.
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>

@@ -10,26 +10,6 @@
 
 namespace convnet {
 
-std::vector<Regressor> find_regressors(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
-  std::vector<Regressor> regressors;
-  for (const Node& node : graph.nodes) {
-    if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::none || node.inputs.size() != 1)
-      continue;
-    const Node& difference = graph.nodes[node.inputs[0]];
-    if (!difference.layer->weights.empty() || difference.inputs.size() != 2) continue;
-    const Node *outputs = &graph.nodes[difference.inputs[0]], *targets = &graph.nodes[difference.inputs[1]];
-    if (outputs->layer->facts.data) std::swap(outputs, targets);
-    const auto& data = targets->layer->facts.data;
-    if (!outputs->weights_below || !data || data->matrix == 0 || targets->layer->label_classes() > 0)
-      continue;
-    // A map or a vector: other than the images, targets are numbers in either case.
-    const std::int64_t size = targets->layer->output.size();
-    if (!outputs->is_whole_layer() || outputs->layer->output.size() != size) continue;
-    regressors.push_back({node.name, outputs->section, targets->section, names_of_outputs(matrices, size)});
-  }
-  return regressors;
-}
-
 NumberScores::NumberScores(std::vector<std::string> names) : names_(std::move(names)), sums_(names_.size()) {}
 
 void NumberScores::add(std::span<const float> outputs, std::span<const float> targets) {

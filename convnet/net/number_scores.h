@@ -7,20 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/graph/graph.h"
-
 namespace convnet {
-
-/// The numbers that a cost.sum2 compares: outputs of a layer, and targets of the data set.
-struct Regressor {
-  std::string cost;                ///< layer name
-  std::string outputs, targets;    ///< layers, as OutputReader takes them
-  std::vector<std::string> names;  ///< by output, printable; its number where the data set has no name
-};
-
-/// Returns the regressors of a net: each cost.sum2 of the difference (or another combination) of a layer with
-/// weights below it and of a matrix of numbers, which is not that of the images.
-std::vector<Regressor> find_regressors(const Graph& graph, const std::vector<MatrixInfo>& matrices);
 
 /// The errors of one number over the images of a test.
 struct NumberScore {

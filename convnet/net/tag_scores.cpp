@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "convnet/base/utf8.h"
-#include "convnet/net/predictions.h"
 
 namespace convnet {
 namespace {
@@ -16,20 +16,11 @@ double f1_of(std::int64_t right, std::int64_t images, std::int64_t taken) {
 
 }  // namespace
 
-std::vector<Tagger> find_taggers(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
-  std::vector<Tagger> taggers;
-  for (const Node& node : graph.nodes) {
-    if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::numbers ||
-        node.layer->facts.cost->differentiates != LayerFunction::logistic)
-      continue;
-    const Node& targets = graph.nodes[node.inputs[0]];
-    const Node& probabilities = graph.nodes[node.inputs[1]];
-    if (!targets.layer->facts.data) continue;
-    taggers.push_back({node.name, probabilities.section,
-                       static_cast<std::size_t>(targets.layer->facts.data->matrix),
-                       names_of_outputs(matrices, probabilities.layer->output.size())});
-  }
-  return taggers;
+std::string threshold_text(double threshold) {
+  if (!(threshold > 0)) return "0";
+  constexpr int kDigits = 9;  // those of a float
+  const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(threshold)));
+  return fmt::format("{:.{}g}", std::floor(threshold * scale) / scale, kDigits);
 }
 
 TagScores::TagScores(std::vector<std::string> names, double threshold)
@@ -106,10 +97,10 @@ std::string TagScores::table(std::size_t most) const {
       fmt::format("  {}  average precision  precision  recall      F1  images  best threshold\n",
                   std::string(width, ' '));
   for (const TagScore& row : rows)
-    text += fmt::format("  {}{}  {:>17.4f}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>6}  {:.3f} (F1 {:.4f})\n",
+    text += fmt::format("  {}{}  {:>17.4f}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>6}  {} (F1 {:.4f})\n",
                         names_[row.tag], std::string(width - character_count(names_[row.tag]), ' '),
                         row.average_precision, row.precision(), row.recall(), row.f1(), row.images,
-                        row.best_threshold, row.best_f1);
+                        threshold_text(row.best_threshold), row.best_f1);
   if (left > 0) text += fmt::format("  and {} more tags; --json 1 has all\n", left);
   return text +
          fmt::format(

@@ -5,23 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "convnet/graph/graph.h"
-
 namespace convnet {
-
-/// The probabilities and targets that a cost.bce or cost.dce compares.
-struct Tagger {
-  std::string cost;                ///< layer name
-  std::string layer;               ///< layer whose outputs are the probabilities
-  std::size_t targets = 0;         ///< the provider's matrix
-  std::vector<std::string> names;  ///< by output, printable; its number where the data set has no name
-};
-
-/// Returns the taggers of a net whose targets come from the data set as they are.
-std::vector<Tagger> find_taggers(const Graph& graph, const std::vector<MatrixInfo>& matrices);
 
 /// The scores of a tag that some images have.
 struct TagScore {
@@ -52,6 +38,9 @@ struct TagResults {
   std::vector<TagScore> tags;
   TagMeans means;
 };
+
+/// Returns a threshold as an option takes it: rounded down, so that the answers at it stay above it.
+std::string threshold_text(double threshold);
 
 /// Collects the probabilities and targets of a test's images.
 class TagScores {

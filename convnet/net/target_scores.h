@@ -11,18 +11,30 @@
 
 namespace convnet {
 
+/// What a cost compares: the outputs of a layer, and targets of the data set.
+struct Compared {
+  std::string cost;                ///< layer name
+  std::string outputs, targets;    ///< layers, as OutputReader takes them
+  std::vector<std::string> names;  ///< by output, printable; its number where the data set has no name
+};
+
+/// Returns the probabilities and targets of each cost.bce and cost.dce whose targets come from a data layer.
+std::vector<Compared> compared_tags(const Graph& graph, const std::vector<MatrixInfo>& matrices);
+
+/// Returns the outputs and targets of each cost.sum2 of the difference (or another combination) of a layer
+/// with weights below it and of a matrix of numbers, which is not that of the images.
+std::vector<Compared> compared_numbers(const Graph& graph, const std::vector<MatrixInfo>& matrices);
+
 /// Scores all costs of a net that compare outputs with tags or with numbers of the data set, over the images
 /// of a test.
 class TargetScores {
  public:
-  /// A cost.bce or cost.dce, and the scores of its tags.
   struct Tagged {
-    Tagger tagger;
+    Compared compared;
     TagScores scores;
   };
-  /// A cost.sum2, and the scores of its numbers.
   struct Numbered {
-    Regressor regressor;
+    Compared compared;
     NumberScores scores;
   };
 
@@ -31,17 +43,14 @@ class TargetScores {
 
   /// Returns the layers that add() needs to have read, in their order.
   std::vector<std::string> layers() const;
-  /// Adds the images of a step of `plan` with the matrices `inputs`. The reader's layers from number `first`
-  /// on are layers().
-  void add(const OutputReader& reader, std::size_t first, const Plan& plan,
-           const std::vector<const std::byte*>& inputs);
+  /// Adds the images of a step of `plan`. The reader's layers from number `first` on are layers().
+  void add(const OutputReader& reader, std::size_t first, const Plan& plan);
 
   bool empty() const { return tagged_.empty() && numbered_.empty(); }
   const std::vector<Tagged>& tagged() const { return tagged_; }
   const std::vector<Numbered>& numbered() const { return numbered_; }
 
  private:
-  std::vector<std::int64_t> row_bytes_;  ///< by matrix
   std::vector<Tagged> tagged_;
   std::vector<Numbered> numbered_;
 };

@@ -14,11 +14,16 @@ namespace {
 
 constexpr const char* kKey = "classWeights";
 
-/// Returns whether a section says classWeights=balanced, without the weights.
-bool asks_for_weights(const IniFile& parameters, const std::string& section) {
+/// Returns classWeights of a section; "" without it.
+std::string weights_of(const IniFile& parameters, const std::string& section) {
   const IniSection* const found = parameters.find_or_default(section);
   const IniValue* const value = found == nullptr ? nullptr : found->find(kKey);
-  return value != nullptr && value->text == "balanced";
+  return value == nullptr ? "" : value->text;
+}
+
+/// Returns whether a section says classWeights=balanced, without the weights.
+bool asks_for_weights(const IniFile& parameters, const std::string& section) {
+  return weights_of(parameters, section) == "balanced";
 }
 
 void set_weights(IniFile& parameters, const std::string& section, const std::string& text) {
@@ -74,14 +79,14 @@ void keep_class_weights(IniFile& parameters, const Checkpoint& checkpoint) {
 std::string measure_class_weights(RequestedRun& run, const Graph& graph) {
   std::string note;
   for (const Node& node : graph.nodes) {
-    if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::classes ||
-        !asks_for_weights(run.files.parameters, node.section))
-      continue;
-    if (run.options.data.balance)
+    if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::classes) continue;
+    const std::string asked = weights_of(run.files.parameters, node.section);
+    if (run.options.data.balance && asked.starts_with("balanced"))
       throw InputError(
           fmt::format("'{}' has classWeights=balanced, and --balance 1 draws all classes evenly, so "
                       "rare ones would count twice as much; use one of them",
                       node.name));
+    if (asked != "balanced") continue;
     const Node& labels = graph.nodes[node.inputs[0]];
     const auto matrix = static_cast<std::size_t>(labels.layer->facts.data->matrix);
     std::vector<double> weights =

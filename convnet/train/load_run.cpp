@@ -35,14 +35,14 @@ namespace {
 void require_train_options(const OptionTexts& texts, const TrainOptions& given, bool has_folder) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
   // Without both, choose_ranges() takes what there is.
-  const bool any_range = names_ranges(texts);
+  const bool any_range = given.tests.only_tests() ? texts.contains("test-range") : names_ranges(texts);
   if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
   const bool tests = !given.check_grads && !given.find_rate;
   if (any_range && tests) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
   if (tests && !has_folder && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
     required.emplace_back("save-file FOLDER (or --save-path)");
-  require_options(texts, required, "; to resume, --load-file CHECKPOINT");
+  require_options(texts, required, named.load_file.empty() ? "; to resume, --load-file CHECKPOINT" : "");
 }
 
 /// Returns the option that compares tests; "" if there is none.
@@ -183,17 +183,21 @@ std::string unused_folder(const LoadedRun& run, const std::string& key) {
 /// "" if there are none. Others tell of the net's files, and that a run goes on for more epochs is no news.
 std::string note_of_changed_options(const LoadedRun& run) {
   if (!run.checkpoint) return "";
-  const std::set<std::string> told_elsewhere = {"layer-def", "layer-params", "set", "epochs"};
+  const std::set<std::string> told_elsewhere = {"layer-def", "layer-params", "set", "epochs", "keep-best"};
   std::vector<std::string> changed;
   for (const OptionSpec& spec : train_options().specs()) {
     const std::string& key = spec.param.key;
     const auto now = run.given.find(key), before = run.checkpoint->options.find(key);
     if (!spec.saved || spec.output || now == run.given.end() || told_elsewhere.contains(key)) continue;
-    const std::string was =
+    std::string was =
         before != run.checkpoint->options.end() ? before->second : spec.param.fallback.value_or("");
+    const std::optional<BatchRange>& range =
+        key == "train-range" ? run.checkpoint->train_range : run.checkpoint->test_range;
+    if (was.empty() && range && key.ends_with("-range")) was = range->str();
     // Words stand for what a run finds, which is what the checkpoint holds.
-    if (was.empty() || was == now->second || DeviceOptions::is_word(now->second)) continue;
-    changed.push_back(fmt::format("--{} {} -> {}", key, shell_word(was), shell_word(now->second)));
+    if (was == now->second || DeviceOptions::is_word(now->second)) continue;
+    changed.push_back(fmt::format("--{} {} -> {}", key, was.empty() ? "(not given)" : shell_word(was),
+                                  shell_word(now->second)));
   }
   return changed.empty() ? "" : fmt::format("Changed since {}: {}", run.checkpoint->file, join(changed));
 }
@@ -221,21 +225,35 @@ std::string note_of_unused_cache(const LoadedRun& run) {
           : "");
 }
 
-/// Forgets the best test of the checkpoint if it is one of another value, or if its own checkpoint, which
-/// --keep-best would have kept, is not in the run's folder.
+/// Returns whether best.safetensors, which --keep-best keeps, is that of the checkpoint's best test, or will
+/// be made of the checkpoint because that test followed it.
+bool keeps_best_of(const Checkpoint& checkpoint, const std::string& folder) {
+  const auto kept = checkpoint.options.find("keep-best");
+  std::error_code none;
+  if (kept == checkpoint.options.end() || kept->second.empty() ||
+      !std::filesystem::equivalent(folder, folder_of(checkpoint.file), none))
+    return false;
+  return checkpoint.state.follows_best_test() ||
+         std::filesystem::exists(std::filesystem::path(folder) / kBestFile, none);
+}
+
+/// Forgets the best test of the checkpoint if it is one of another value or of other images, or if its own
+/// checkpoint, which --keep-best would have kept, is not in the run's folder.
 void forget_other_best_test(LoadedRun& run, Processes* processes) {
   BestTest& best = run.checkpoint->state.best;
   const std::string& keep_best = run.options.checkpoints.keep_best;
   const WatchedCost watched = find_watched_cost(keep_best, run.graph);
+  const std::optional<BatchRange>& tested = run.checkpoint->test_range;
   std::string why;
-  if (best.epoch > 0 && !best.watched.empty() && best.watched != watched.key()) {
+  if (best.epoch == 0)
+    why = "";
+  else if (!best.watched.empty() && best.watched != watched.key())
     why = "the run watched another value before";
-  } else if (best.epoch > 0 && run.folder && !keep_best.empty()) {  // the first process has the folder
-    std::error_code none;
-    if (!run.checkpoint->options.contains("keep-best") ||
-        !std::filesystem::equivalent(run.folder->path(), folder_of(run.checkpoint->file), none))
-      why = "the checkpoint of an earlier one is not kept in this folder";
-  }
+  else if (tested && *tested != run.options.data.test_range)
+    why = "the run was tested on batches " + tested->str() + " before";
+  else if (run.folder && !keep_best.empty() &&  // the first process has the folder
+           !keeps_best_of(*run.checkpoint, run.folder->path()))
+    why = "the checkpoint of an earlier one is not kept in this folder";
   if (processes != nullptr) why = processes->exchange(why)[0];
   if (why.empty()) return;
   best = {};
@@ -280,7 +298,8 @@ void load_data(LoadedRun& run) {
   run.train_images = image_count(*run.provider, data.train_range);
   if (!run.checkpoint) return;
   const std::int64_t before = run.checkpoint->train_images;
-  if (before > 0 && before != run.train_images && run.checkpoint->train_range == data.train_range)
+  const bool same_batches = run.checkpoint->train_range == data.train_range || !names_ranges(run.texts);
+  if (before > 0 && before != run.train_images && same_batches)
     fmt::print(
         stderr,
         "warning: the training range has {} images, but had {} when {} was saved: the run goes on with "
@@ -328,7 +347,7 @@ void convert_checkpoint(LoadedRun& run, const IniFile& unconverted) {
   Diagnostics reported;
   const Graph before = build_graph(unconverted, run.files.parameters, run.provider->matrices(), {}, reported);
   reported.throw_if_errors();
-  convert_tensors(run.checkpoint->tensors, before, run.graph);
+  convert_tensors(run.checkpoint->tensors, run.checkpoint->state.windows, before, run.graph);
 }
 
 }  // namespace
@@ -365,7 +384,8 @@ LoadedRun load_run(const OptionTexts& given, StopSignal& stop, Processes* proces
     claimed = run.folder.get();
   }
   read_options(run, given, processes);
-  if (run.folder && !run.checkpoint && names_classes_by_folders(run.options.data))
+  if (run.folder && (!run.checkpoint || given.contains("save-file")) &&
+      names_classes_by_folders(run.options.data))
     refuse_among_classes("--save-file", run.folder->path(), run.options.data.path);
   if (processes != nullptr) {  // what is not given here may be in the checkpoint
     processes->set_stall_seconds(run.options.devices.stall_timeout);

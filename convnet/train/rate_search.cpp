@@ -110,7 +110,7 @@ std::optional<RateSearch::Point> RateSearch::suggestion() const {
 
 std::string curve_text(const RateSearch& search) {
   const std::vector<RateSearch::Point> points = search.curve();
-  if (points.empty()) return "";
+  if (points.empty() || !std::isfinite(points[0].cost)) return "";
   // The rise of an explosion would leave no room for the rest.
   double high = points[0].smoothed, low = high;
   for (const RateSearch::Point& p : points) low = std::min(low, p.smoothed);

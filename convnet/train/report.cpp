@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -282,10 +281,10 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
       {"checkpoint", checkpoint}, {"images", test.images}, {"costs", costs_json(test, graph)}};
   for (const auto& [classifier, confusion] : outputs.counted())
     results["errors_by_class"][classifier.cost] = errors_json(classifier, confusion);
-  for (const auto& [tagger, scores] : outputs.targets().tagged())
-    results["scores_of_tags"][tagger.cost] = tags_json(scores);
-  for (const auto& [regressor, scores] : outputs.targets().numbered())
-    results["scores_of_numbers"][regressor.cost] = numbers_json(scores);
+  for (const auto& [compared, scores] : outputs.targets().tagged())
+    results["scores_of_tags"][compared.cost] = tags_json(scores);
+  for (const auto& [compared, scores] : outputs.targets().numbered())
+    results["scores_of_numbers"][compared.cost] = numbers_json(scores);
   // Names of files and classes may have any encoding.
   return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }

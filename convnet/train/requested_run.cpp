@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <utility>
@@ -190,7 +189,7 @@ void check_outputs_of(const RequestedRun& run) {
     if (options.data.provider == "npy") refuse_among_arrays(option, path, options.data.path);
     if (names_classes_by_folders(options.data)) refuse_among_classes(option, path, options.data.path);
   }
-  if (!run.checkpoint && names_classes_by_folders(options.data)) {
+  if (names_classes_by_folders(options.data)) {
     refuse_among_classes("--save-path", options.checkpoints.save_path, options.data.path);
     refuse_among_classes("--tensorboard", options.tensorboard, options.data.path);
     refuse_among_classes("--cache-images", options.data.cache_images, options.data.path);
@@ -293,8 +292,13 @@ void explain_moved_data(const RequestedRun& run, const std::function<void()>& op
   try {
     open();
   } catch (const InputError& e) {
-    if (!run.checkpoint || run.given.contains("data-path")) throw;
-    throw InputError(e.what() + moved_data_text(*run.checkpoint, run.options.data.path));
+    if (!run.checkpoint) throw;
+    std::string moved;
+    for (const auto& [option, path] :
+         {std::pair<std::string, std::string>{"data-path", run.options.data.path},
+          {"labels", run.options.data.labels}})
+      if (!run.given.contains(option)) moved += moved_data_text(*run.checkpoint, path, "--" + option);
+    throw InputError(e.what() + moved);
   }
 }
 
@@ -321,8 +325,10 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   const TrainOptions first = parse_train_options(given);
   run.checkpoint = checkpoint_of(first, processes);
   if (run.checkpoint) run.texts = taken_options(*run.checkpoint);
-  for (const auto& [key, text] : given)
+  for (const auto& [key, text] : given) {
+    if (key == "train-range" && first.tests.only_tests()) continue;  // has no use
     run.texts[key] = key == kSetOption ? joined_settings(run.texts[key], text) : text;
+  }
   if (run.checkpoint) {
     drop_options_of_provider(run.texts, given, *run.checkpoint);
     keep_minibatch(run);
@@ -336,9 +342,8 @@ void read_options(RequestedRun& run, const OptionTexts& given, Processes* proces
   check_auto_minibatch(run.options.step, run.options.devices);
   if (run.checkpoint && first.checkpoints.load_file.empty()) add_note(run.notes, inherited_text(run));
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
-  // A run that named no ranges may have held images out, and a test of it that names some still does.
-  if (run.checkpoint && run.options.tests.only_tests() && !names_ranges(run.checkpoint->options))
-    run.options.data.hold_out = true;
+  // A run that named no ranges may have held images out, and a command that names some still does.
+  if (run.checkpoint && !names_ranges(run.checkpoint->options)) run.options.data.hold_out = true;
   if (run.checkpoint && !first.checkpoints.init_from.empty()) {
     if (!first.checkpoints.load_file.empty())
       throw InputError("--init-from starts a new run, and --load-file goes on with one; use one of them");
@@ -416,6 +421,13 @@ void open_data(RequestedRun& run) {
     run.provider->check_range(data.test_range, "--test-range");
     if (run.checkpoint) check_fits(*run.provider, *run.checkpoint);
   });
+  // Its checkpoints would name these ranges, and batches of all images are others.
+  const std::optional<BatchSplit> split = run.provider->split();
+  if (run.checkpoint && run.options.trains() && names_ranges(run.given) && split && split->held_out)
+    throw InputError(
+        "--train-range and --test-range: this run holds a tenth of its images out of training; leave both "
+        "options out to go on with that, or start a new run with --init-from " +
+        shell_word(run.checkpoint->file));
 }
 
 void check_layer_names(const RequestedRun& run, const Graph& graph) {

@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/printable.h"
 
@@ -133,7 +132,7 @@ void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>
     for (std::size_t i = 0; i < labels.size(); ++i)
       confusion.add(labels[i], best_output(std::span(probabilities).subspan(i * outputs, outputs)));
   }
-  targets_.add(reader_, layer, plan, inputs);
+  targets_.add(reader_, layer, plan);
 }
 
 void TestOutputs::end_batch() {
@@ -182,11 +181,11 @@ std::string TestOutputs::errors_text() const {
         classifier.cost, confusion.table(kMostClasses), macro.classes, macro.classes == 1 ? "" : "es",
         macro.precision, macro.recall, macro.f1);
   }
-  for (const auto& [tagger, scores] : targets_.tagged())
-    text += fmt::format("Scores of tags ('{}', threshold {:g}, worst first):\n{}", tagger.cost,
+  for (const auto& [compared, scores] : targets_.tagged())
+    text += fmt::format("Scores of tags ('{}', threshold {:g}, worst first):\n{}", compared.cost,
                         scores.threshold(), scores.table(kMostClasses));
-  for (const auto& [regressor, scores] : targets_.numbered())
-    text += fmt::format("Errors of numbers ('{}'):\n{}", regressor.cost, scores.table(kMostClasses));
+  for (const auto& [compared, scores] : targets_.numbered())
+    text += fmt::format("Errors of numbers ('{}'):\n{}", compared.cost, scores.table(kMostClasses));
   return text;
 }
 

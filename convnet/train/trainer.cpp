@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <system_error>
 
@@ -250,8 +249,8 @@ void Trainer::run_all() {
   const bool work_left = state_.test_due || (next_batch().epoch <= options_.epochs && !out_of_patience());
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
-  keep_best_again();
   if (work_left) leave_later_checkpoints();
+  keep_best_again();
   const auto stop_here = [&, before = state_.iteration, test_was_due = state_.test_due] {
     save();
     say_why_stopped(state_.iteration != before || (test_was_due && !state_.test_due));
@@ -350,33 +349,24 @@ bool Trainer::train_batch(const Position& work) {
   }
   const TrainingProgress done = progress(work);
   const std::string title = fmt::format("{}.{} ({:.2f}%)...", work.epoch, work.batch, 100 * done.share);
-  std::int64_t minibatches = work.minibatches;
-  std::int64_t first = std::min(work.images, data->first + data->images);
-  const std::int64_t resumed_at = first;
+  std::int64_t minibatches = work.minibatches, images = work.images;
   {
     ProgressLine line(title, shows_progress());
-    while (true) {
-      const auto minibatch_start = Clock::now();
-      if (first == data->first + data->images) {
-        if (data->last) break;
-        wanted.first += wanted.count;
-        data = take(wanted);
-      }
+    auto minibatch_start = Clock::now();
+    while (data->images > 0) {  // none are left if the run stopped at the end of the batch
       // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
       if (stopped() && net_.in_flight() == 0) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
-      const std::int64_t images =
-          std::min<std::int64_t>(options_.step.mini, data->first + data->images - first);
-      step(Phase::train, wanted, *data, first - data->first, images, done, state_.partial);
+      step(Phase::train, wanted, *data, done, state_.partial);
       ++state_.iteration;
-      first += images;
-      state_.position = {work.epoch, work.batch, ++minibatches, first};
+      images += data->images;
+      state_.position = {work.epoch, work.batch, ++minibatches, images};
       note_minibatch(Phase::train, seconds_since(minibatch_start));
-      line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
+      line.show(images, std::max(images, provider_->images_in(work.batch)), images - work.images,
                 [&](double rate) {
-                  const std::string run = clock_text(seconds_left(work, first, rate));
+                  const std::string run = clock_text(seconds_left(work, images, rate));
                   const std::string waiting = waiting_text(batch_wait_, seconds_since(start));
                   return ProgressAdditions{
                       {title + " " + labelled_cost_text(state_.partial, net_.graph(), kLiveValues),
@@ -385,13 +375,17 @@ bool Trainer::train_batch(const Position& work) {
                                    short_cost_text(state_.partial, net_.graph())),
                        "run " + run, waiting}};
                 });
+      if (data->last) break;
+      minibatch_start = Clock::now();
+      wanted.first += wanted.count;
+      data = take(wanted);
     }
   }
   state_.position = {work.epoch, work.batch};
   const TrainingProgress last = last_progress(work);
   const double seconds = seconds_since(start);
   print_batch(title, last, state_.partial_seconds + seconds,
-              static_cast<double>(first - resumed_at) / std::max(1e-9, seconds));
+              static_cast<double>(images - work.images) / std::max(1e-9, seconds));
   data_wait_.note_batch(batch_wait_, seconds);
   advise_on_data();
   if (board_)

@@ -126,8 +126,8 @@ class Trainer {
   void save();
   /// Makes the run's folder again if somebody has removed it, and says so.
   void reclaim_folder();
-  /// Saves after a test, unless the test's error is above --max-test-err and --save-freq asks for no
-  /// checkpoint here either, and keeps the checkpoint of the best test. Returns whether it saved.
+  /// Saves after a test, unless the test's error is above --max-test-err and --save-freq or --keep-best asks
+  /// for no checkpoint here either, and keeps the checkpoint of the best test. Returns whether it saved.
   bool save_tested();
   /// Whether --patience has run out.
   bool out_of_patience() const { return convnet::out_of_patience(options_, state_.best); }
@@ -143,15 +143,13 @@ class Trainer {
   void find_rate();
   /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
-  /// Returns the inputs of the step on the images of `data` from `first` on. `ahead` is the number of steps
-  /// before it that are not finished yet.
-  StepInputs inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
-                       int ahead = 0) const;
-  /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in
-  /// flight, and submits the step after it if that is certain to follow.
-  StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
-                  std::int64_t images, const TrainingProgress& progress, CostSums& sums,
-                  TestOutputs* outputs = nullptr);
+  /// Returns the inputs of the step on a minibatch. `ahead` is the number of steps before it that are not
+  /// finished yet.
+  StepInputs inputs_of(const DataBatch& data, TrainingProgress progress, int ahead = 0) const;
+  /// Runs the step on `data`, the minibatch that `piece` asked for, unless that step is in flight, and
+  /// submits the step after it if that is certain to follow.
+  void step(Phase phase, const LoadRequest& piece, const DataBatch& data, const TrainingProgress& progress,
+            CostSums& sums, TestOutputs* outputs = nullptr);
 
   TrainOptions options_;
   OptionTexts saved_options_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "convnet/base/error.h"
@@ -30,7 +31,9 @@ void Trainer::find_rate() {
   // The schedules' rates at the beginning, and not those of a warm-up, whose end they are to be right for.
   TrainingProgress rates = progress(next_batch());
   rates.warmed_up = true;
-  rates.factor = search.factor();
+  // --rate-factor, which is looked for, is multiplied with the factor of --plateau.
+  const double dropped = state_.plateau.factor();
+  rates.factor = search.factor() * dropped;
   if (!learns(net_.rates(rates)))
     throw InputError("--find-rate: no layer of this net learns (all rates are 0)");
   run_collectively(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
@@ -48,19 +51,21 @@ void Trainer::find_rate() {
         if (stopped()) throw RunError("stopped before a learning rate was found");
         last = data->last;
         // The last minibatch of a batch may be smaller, and its cost would be noisier.
-        for (std::int64_t first = 0; first + minibatch <= data->images && !search.ended();
-             first += minibatch) {
-          if (stopped()) throw RunError("stopped before a learning rate was found");
-          const auto done = static_cast<std::int64_t>(search.minibatches());
-          rates.factor = search.factor();
-          const StepResult result = net_.run(*plan, inputs_of(*data, first, rates, static_cast<int>(done)));
-          CostSums sums;
-          add_costs(sums, *plan, net_.graph(), result.costs, minibatch);
-          search.add(result.finite() ? objective(sums, net_.graph())
-                                     : std::numeric_limits<double>::infinity());
-          line.show((done + 1) * minibatch, RateSearch::most_minibatches() * minibatch,
-                    (done + 1) * minibatch);
-        }
+        if (data->images < minibatch) continue;
+        const auto done = static_cast<std::int64_t>(search.minibatches());
+        rates.factor = search.factor() * dropped;
+        const StepResult result = net_.run(*plan, inputs_of(*data, rates, static_cast<int>(done)));
+        CostSums sums;
+        add_costs(sums, *plan, net_.graph(), result.costs, minibatch);
+        const double cost =
+            result.finite() ? objective(sums, net_.graph()) : std::numeric_limits<double>::infinity();
+        if (search.minibatches() == 0 && !std::isfinite(cost))
+          throw RunError(
+              "--find-rate: the cost of the first minibatch is not finite, whatever the rates are; look "
+              "for "
+              "extreme numbers in the data set, or make the initial weights smaller");
+        search.add(cost);
+        line.show((done + 1) * minibatch, RateSearch::most_minibatches() * minibatch, (done + 1) * minibatch);
       }
       work.minibatches = 0;  // a batch that the run had begun is done, too
       idle = search.minibatches() == before ? idle + 1 : 0;
@@ -89,7 +94,7 @@ void Trainer::find_rate() {
         "far off, or its initial weights?\n");
     return;
   }
-  rates.factor = found->factor;
+  rates.factor = found->factor * dropped;
   fmt::print(
       "Suggestion: where the smoothed cost falls most steeply, {:g} times the rates of the parameter file: "
       "{}\n"

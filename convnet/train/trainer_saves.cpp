@@ -32,9 +32,10 @@ void Trainer::leave_later_checkpoints() {
 
 bool Trainer::save_tested() {
   const double most = options_.checkpoints.max_test_err;
-  if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
+  const bool keeps = best_test_ && !options_.checkpoints.keep_best.empty();
+  if (most == 0 || test_error_ <= most || keeps || save_follows(state_.position)) {
     save();
-    if (best_test_ && !options_.checkpoints.keep_best.empty()) {
+    if (keeps) {
       run_collectively(processes_, [&] {
         if (is_first()) warn(keep_as_best(folder_, last_checkpoint_));
       });
@@ -50,13 +51,12 @@ bool Trainer::save_tested() {
 }
 
 void Trainer::keep_best_again() {
-  const Position& at = state_.position;
-  const bool is_best = at.minibatches == 0 && state_.best.epoch == at.epoch &&
-                       state_.best.batch == at.batch && !state_.test_due;
-  if (last_checkpoint_.empty() || !is_best || options_.checkpoints.keep_best.empty()) return;
+  if (last_checkpoint_.empty() || !state_.follows_best_test() || options_.checkpoints.keep_best.empty())
+    return;
   run_collectively(processes_, [&] {
     std::error_code none;
-    if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none))
+    if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none) &&
+        !is_later((std::filesystem::path(folder_) / kBestFile).string(), state_.position))
       warn(keep_as_best(folder_, last_checkpoint_));
   });
 }

@@ -10,7 +10,6 @@
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
-#include "convnet/net/input_data.h"
 
 namespace convnet {
 
@@ -35,13 +34,9 @@ std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
   return data;
 }
 
-StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
-                              int ahead) const {
+StepInputs Trainer::inputs_of(const DataBatch& data, TrainingProgress progress, int ahead) const {
   StepInputs inputs;
-  const std::vector<MatrixInfo>& infos = provider_->matrices();
-  for (std::size_t m = 0; m < infos.size(); ++m) {
-    inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
-  }
+  for (const auto& matrix : data.matrices) inputs.matrices.push_back(matrix.data());
   inputs.iteration = state_.iteration + static_cast<std::uint64_t>(ahead);
   progress.minibatches = static_cast<double>(inputs.iteration);
   inputs.rates = net_.rates(progress);
@@ -55,20 +50,16 @@ bool Trainer::has_time_for_two() const {
   return processes_ != nullptr || stop_.seconds_left() > pace_.needed(Phase::train, 2);
 }
 
-StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
-                         std::int64_t images, const TrainingProgress& progress, CostSums& sums,
-                         TestOutputs* outputs) {
-  const Plan& plan = net_.prepare(phase, images);
-  const StepInputs inputs = inputs_of(data, first, progress);
+void Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data,
+                   const TrainingProgress& progress, CostSums& sums, TestOutputs* outputs) {
+  const Plan& plan = net_.prepare(phase, data.images);
+  const StepInputs inputs = inputs_of(data, progress);
   std::optional<StepInputs> next;
   std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
-  const bool reads_on = first + images == data.images && !data.last;
-  if (first + 2 * images <= data.images) {
-    next = inputs_of(data, first + images, progress, 1);
-  } else if (reads_on) {
+  if (!data.last) {
     following =
         prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
-    if (following && following->images >= images) next = inputs_of(*following, 0, progress, 1);
+    if (following && following->images == data.images) next = inputs_of(*following, progress, 1);
   }
   const auto start = Clock::now();
   TaskTimes times;
@@ -82,7 +73,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   bool ahead =
       phase == Phase::train && !times_tasks && net_.submits_ahead() && !stopped() && has_time_for_two();
   // Processes have not read equally far, and none of them may begin a step that the others do not begin.
-  if (ahead && reads_on && processes_ != nullptr) {
+  if (ahead && !data.last && processes_ != nullptr) {
     const std::vector<std::string> have_read = processes_->exchange(next ? "yes" : "no");
     ahead =
         std::all_of(have_read.begin(), have_read.end(), [](const std::string& has) { return has == "yes"; });
@@ -94,21 +85,21 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
     else
       net_.expect(plan, next->matrices);
   }
-  StepResult result = net_.wait();
+  const StepResult result = net_.wait();
   if (times_tasks) time_use_.add(plan, times, seconds_since(start));
   if (!result.finite()) {
     NonFinite found;
     // A step in flight may have changed the weights a little.
     try {
-      found = net_.first_non_finite(phase, images, inputs);
+      found = net_.first_non_finite(phase, data.images, inputs);
     } catch (const DeviceError&) {
       found.text = "there is not enough memory to look for the layer";
     }
     throw RunError(fmt::format(
         "a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
         "{}-{} of the batch{}{}",
-        phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
-        data.first + (first + images - 1) / plan.views, found.text.empty() ? "" : "; " + found.text,
+        phase == Phase::train ? "training" : "a test", state_.iteration, data.first,
+        data.first + (data.images - 1) / plan.views, found.text.empty() ? "" : "; " + found.text,
         (phase == Phase::train ? divergence_advice(options_.step, state_.iteration > 0 || found.after_update)
                                : "") +
             (last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_)));
@@ -119,8 +110,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
     outputs->collect();
     run_collectively(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
   }
-  add_costs(sums, plan, net_.graph(), result.costs, images);
-  return result;
+  add_costs(sums, plan, net_.graph(), result.costs, data.images);
 }
 
 }  // namespace convnet

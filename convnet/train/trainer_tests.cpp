@@ -57,17 +57,13 @@ bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs
   ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress(),
                     prints_json() ? ProgressStream::err : ProgressStream::out);
   for (std::int64_t done = 0;; piece.first += piece.count) {
-    auto start = Clock::now();
+    const auto start = Clock::now();
     const std::shared_ptr<const DataBatch> data = take(piece);
-    for (std::int64_t first = 0; first < data->images; start = Clock::now()) {
-      if (stopped()) return false;
-      const std::int64_t images = std::min(test_minibatch(), data->images - first);
-      step(Phase::test, piece, *data, first, images, 0, sums, outputs);
-      first += images;
-      done += images;
-      note_minibatch(Phase::test, seconds_since(start));
-      line.show(done, std::max(done, provider_->images_in(piece.batch) * provider_->views()), done);
-    }
+    if (stopped()) return false;
+    step(Phase::test, piece, *data, 0, sums, outputs);
+    done += data->images;
+    note_minibatch(Phase::test, seconds_since(start));
+    line.show(done, std::max(done, provider_->images_in(piece.batch) * provider_->views()), done);
     if (data->last) return true;
   }
 }
@@ -126,8 +122,7 @@ void Trainer::check_gradients() {
   LoadRequest wanted = request(train_range_.first, 0);
   wanted.count = options_.step.mini;
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
-  const std::int64_t images = std::min<std::int64_t>(options_.step.mini, data->images);
-  print_gradients(net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stopped(); }));
+  print_gradients(net_.check_gradients(data->images, inputs_of(*data, 0), [&] { return stopped(); }));
 }
 
 }  // namespace convnet

@@ -166,6 +166,57 @@ TEST_CASE("a run goes on where the disk has no room for the text of its lock") {
   CHECK_THAT(full.out, Catch::Contains("\n2.2.safetensors\n"));
 }
 
+TEST_CASE("going back to an earlier checkpoint leaves the later best one as it is") {
+  const Workshop shop;
+  const std::string run = shop / "run", best = run + "/best.safetensors";
+  run_well(training(shop, run, 2) + Args{"--keep-best", "logprob.cost", "--keep", "9"});
+  // The test after 1.2 was the best when it was saved, and the one after 2.2 was better.
+  Checkpoint earlier = read_checkpoint(run + "/1.2.safetensors");
+  earlier.state.best = {0.5, 1, 2, 0, "logprob.0"};
+  write_checkpoint(run, earlier, 9);
+  fs::copy_file(run + "/2.2.safetensors", best, fs::copy_options::overwrite_existing);
+  const std::string later = read_file(best);
+  CHECK_THAT(run_well({"--load-file", run + "/1.2.safetensors", "--epochs", "1"}).out,
+             Catch::Contains("Nothing to train"));
+  CHECK(read_file(best) == later);
+  run_well({"--load-file", run + "/1.2.safetensors", "--epochs", "2"});
+  CHECK(read_file(run + "/abandoned-after-1.2/best.safetensors") == later);
+}
+
+TEST_CASE("a best test of other images, or whose checkpoint is gone, is forgotten") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 2) + Args{"--keep-best", "logprob.cost"});
+  // No later test is better.
+  Checkpoint checkpoint = read_checkpoint(run);
+  checkpoint.state.best = {0.001, 1, 1, 3, "logprob.0"};
+  const auto resumed = [&](const Args& more) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(run))
+      if (entry.path().filename() != "best.safetensors") fs::remove_all(entry.path());
+    write_checkpoint(run, checkpoint, 9);
+    return run_well(Args{"--load-file", run, "--epochs", "3"} + more).out;
+  };
+  CHECK_THAT(resumed({}), !Catch::Contains("looked for anew"));
+  const std::string before = checkpoint.test_range.value().str();
+  const std::string other = before == "1" ? "2" : "1";
+  CHECK_THAT(resumed({"--test-range", other}),
+             Catch::Contains("is looked for anew: the run was tested on batches " + before + " before"));
+  fs::remove(run + "/best.safetensors");
+  CHECK_THAT(
+      resumed({}),
+      Catch::Contains("is looked for anew: the checkpoint of an earlier one is not kept in this folder"));
+  CHECK(fs::exists(run + "/best.safetensors"));
+}
+
+TEST_CASE("a best test whose checkpoint nobody kept is forgotten") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 2) + Args{"--keep-best", ""});
+  const Outcome later = run_well({"--load-file", run, "--epochs", "3", "--keep-best", "logprob"});
+  CHECK_THAT(later.out, Catch::Contains("is looked for anew: the checkpoint of an earlier one is not kept"));
+  CHECK(std::filesystem::exists(run + "/best.safetensors"));
+}
+
 TEST_CASE("a best test counts only beside tests of the same value, and where its checkpoint is kept") {
   const Workshop shop;
   const std::string run = shop / "run";

@@ -50,6 +50,26 @@ std::string last_of(const std::string& folder, int epochs) {
   return folder + "/" + std::to_string(epochs) + ".2.safetensors";
 }
 
+/// The small net's parameters with this learning rate and no momentum.
+std::string with_rate(const std::string& rate) {
+  const std::string rates = std::regex_replace(kParameters, std::regex("eps(.)=[^\n]*"), "eps$1=" + rate);
+  return std::regex_replace(rates, std::regex("mom(.)=[^\n]*"), "mom$1=0");
+}
+
+TEST_CASE("the rates of a schedule are those of the weights' updates") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  shop.write(kDefinition, with_rate("step[base=0.01;at=1;factor=1e-30]"));
+  run_well(options(shop, 2, false, run) + Args{"--keep", "9"});
+  CHECK_FALSE(same_weights(run + "/1.1.safetensors", run + "/1.2.safetensors"));
+  CHECK(same_weights(run + "/1.2.safetensors", run + "/2.2.safetensors"));
+  // A step that is submitted ahead has its own rate; --verbose submits none.
+  shop.write(kDefinition, with_rate("step[base=0.01;at=33;factor=0.1;unit=minibatches]"));
+  run_well(options(shop, 1, false, shop / "ahead"));
+  run_well(options(shop, 1, false, shop / "one-by-one") + Args{"--verbose", "1"});
+  check_equal(last_of(shop / "ahead", 1), last_of(shop / "one-by-one", 1));
+}
+
 TEST_CASE("the same command twice gives the same bits, another seed does not") {
   const Workshop shop;
   for (const char* folder : {"a", "b"}) run_well(options(shop, 2, true, shop / folder));
@@ -168,7 +188,7 @@ TEST_CASE("a resumed run says if its training range has another number of images
         std::string::npos);
   std::filesystem::rename(shop / "set", shop / "moved");
   check_refused({"--load-file", shop / "run", "--epochs", "3"},
-                "/set is in the options of " + shop / "run/2.1.safetensors" + "; if the data set has moved");
+                "/set is in the options of " + shop / "run/2.1.safetensors" + "; if it has moved");
   run_well({"--load-file", shop / "run", "--epochs", "3", "--data-path", shop / "moved"});
   const Outcome more = run_well(with_images(41) + Args{"--epochs", "4"});
   CHECK(more.err.find("warning: the training range has 41 images, but had 40 when ") != std::string::npos);

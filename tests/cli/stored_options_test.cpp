@@ -103,6 +103,8 @@ TEST_CASE("a run that goes on says which of its options the command changes") {
   const Outcome other = run_well(again + Args{"--seed", "9", "--clip-norm", "0.5"});
   CHECK_THAT(other.out, Catch::Contains(head) && Catch::Contains("--seed 7 -> 9") &&
                             Catch::Contains("--clip-norm 0 -> 0.5") && !Catch::Contains("--epochs 1 ->"));
+  CHECK_THAT(run_well({"--load-file", foreign.shop / "run", "--epochs", "4", "--hosts", "1x1"}).out,
+             Catch::Contains("--hosts (not given) -> 1x1"));
   CHECK_THAT(run_well(again + Args{"--seed", "9", "--clip-norm", "0.5", "--force-save"}).out,
              !Catch::Contains("Changed since"));
 }

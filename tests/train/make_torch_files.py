@@ -64,5 +64,9 @@ save({"epoch": 3, "best_acc1": torch.tensor(71.5), "optimizer": optimizer.state_
       "state_dict": collections.OrderedDict(("module." + name, tensor) for name, tensor in before.items())}, "small-parallel.pth")
 save({"model": {name: 0 * tensor for name, tensor in before.items()},
       "model_ema": {"module." + name: tensor for name, tensor in before.items()}}, "small-ema.pth", old=False)
+# A schedule with milestones has a Counter, and a cost is a tensor of one number.
+schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [30, 60])
+save({"lr_scheduler": schedule.state_dict(), "loss": torch.tensor(0.5),
+      "generator": {"module." + name: tensor for name, tensor in before.items()}}, "small-milestones.pth")
 save(net, "small-whole.pth", old=False)
 save(tensors(), "types.pt")

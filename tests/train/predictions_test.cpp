@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "convnet/base/error.h"
+#include "convnet/net/input_data.h"
 #include "convnet/train/npy_writer.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
@@ -138,6 +139,17 @@ TEST_CASE("a name in a CSV file is text for spreadsheets, too") {
   CHECK(csv_field("=cmd|' /C calc'!A0") == "'=cmd|' /C calc'!A0");
   CHECK(csv_field("=1,2") == "\"'=1,2\"");
   for (const char* name : {"+1", "-1", "@sum", "\tx"}) CHECK(csv_field(name) == "'" + std::string(name));
+}
+
+TEST_CASE("classes keep their numbers, though two may share a name") {
+  const auto set = [](std::vector<std::string> names) {
+    return std::vector<MatrixInfo>{{"data", {1, 2, 2}, DataType::u8, 0},
+                                   {"labels", {1}, DataType::s32, std::ssize(names), std::move(names)}};
+  };
+  const std::vector<MatrixInfo> cranes = set({"hen", "crane", "stork", "crane"});
+  CHECK(renumbered_class(cranes, cranes).empty());
+  CHECK_THAT(renumbered_class(cranes, set({"crane", "hen", "stork", "crane"})),
+             Catch::StartsWith("its class 0 is 'crane', which was class 1 where the net was trained"));
 }
 
 TEST_CASE("a classifier is a cost.logreg") {

@@ -6,6 +6,14 @@
 namespace convnet {
 namespace {
 
+TEST_CASE("a threshold is printed so that an option takes it") {
+  for (const float threshold : {0.0F, 1e-7F, 0.00133F, 0.1F, 0.5F, 0.99999988F, 1.0F}) {
+    const double printed = std::stod(threshold_text(threshold));
+    CHECK(printed <= threshold);
+    CHECK(printed >= threshold * (1 - 1e-7));
+  }
+}
+
 TEST_CASE("average precision and F1 of tags are those of scikit-learn", "[tags]") {
   TagScores scores({"sun", "sea", "never"}, 0.5);
   const std::vector<std::vector<float>> probabilities = {

@@ -122,6 +122,8 @@ TEST_CASE("state_dicts that PyTorch wrote are found and read in both forms", "[t
                                                      {"small-old.pth", ""},
                                                      {"small-parallel.pth", "state_dict"},
                                                      {"small-parallel-old.pth", "state_dict"},
+                                                     {"small-milestones.pth", "generator"},
+                                                     {"small-milestones-old.pth", "generator"},
                                                      {"small-ema.pth", "model_ema"}};
   for (const auto& [name, place] : places) {
     CAPTURE(name);
