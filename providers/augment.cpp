@@ -10,7 +10,6 @@
 #include "convnet/base/mixed_labels.h"
 #include "providers/crop.h"
 #include "providers/distort.h"
-#include "providers/resize.h"
 
 namespace convnet {
 namespace {

@@ -10,7 +10,6 @@
 #include "convnet/base/philox.h"
 #include "providers/decode.h"
 #include "providers/provider.h"
-#include "providers/resize.h"
 
 namespace convnet {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -110,7 +111,10 @@ std::map<int, BatchSource> numbered_files(const std::string& folder, const std::
     int number = -1;
     const auto [stop, wrong] = std::from_chars(first, last, number);
     if (first == last || wrong != std::errc() || stop != last || number < 0 || number > max_batch) continue;
-    batches[number] = {(fs::path(folder) / name).string()};
+    const auto [batch, fresh] = batches.try_emplace(number, BatchSource{(fs::path(folder) / name).string()});
+    if (!fresh)
+      throw InputError(
+          fmt::format("{}: batch {} is there twice, as {} too", batch->second.path, number, name));
   }
   if (batches.empty()) return batches;
   const fs::path test = fs::path(folder) / ("test_batch" + ending);
@@ -239,12 +243,18 @@ std::vector<std::byte> copy_images(const ImageTable& table, std::int64_t pixels,
 }
 
 /// Returns the images of `span` as numbers of the data set's type.
-std::vector<std::byte> read_images(const DataSet& set, const ImageTable& table,
+std::vector<std::byte> read_images(const std::string& path, const DataSet& set, const ImageTable& table,
                                    const BatchSource::Span& span) {
   const PickleArray& array = *table.array;
   if (set.type == DataType::f32)
-    return copy_images<float>(table, set.pixels(), span,
-                              [&](std::size_t item) { return static_cast<float>(array.number(item)); });
+    return copy_images<float>(table, set.pixels(), span, [&](std::size_t item) {
+      const auto number = static_cast<float>(array.number(item));
+      if (std::isfinite(number)) return number;
+      const auto at = static_cast<std::int64_t>(item);
+      throw InputError(fmt::format(
+          "{}: record {} (counted from 0) has the number {}, which is not finite as a float32", path,
+          table.image_stride == 1 ? at % table.images : at / table.image_stride, array.number(item)));
+    });
   if (table.pixel_stride != 1)
     return copy_images<std::uint8_t>(table, set.pixels(), span, [&](std::size_t item) {
       return static_cast<std::uint8_t>(array.data[item]);
@@ -330,7 +340,7 @@ DataBatch load_pickle(const DataSet& set, const BatchSource& source) {
   const BatchSource::Span span = source.of(table.images);
   DataBatch loaded;
   loaded.images = span.count();
-  loaded.matrices.push_back(read_images(set, table, span));
+  loaded.matrices.push_back(read_images(source.path, set, table, span));
   for (const LabelInfo& info : set.labels) {
     const PickleValue value = batch.at(info.key);
     const std::vector<std::int64_t> labels = value.integers(info.key);

@@ -1,7 +1,6 @@
 // Decodes images.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -15,6 +15,10 @@ bool has_image_batches(const std::string& path) {
   return fs::exists(fs::path(path) / "batches.meta", ignored);
 }
 
+std::int64_t side_of_image_batches(const std::string& path) {
+  return open_image_pickles(path)->info().image_size;
+}
+
 std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out,
                                                const std::string& table, LabelKind kind) {
   if (path.empty()) throw InputError("data provider 'image' needs --data-path, the folder of the data set");

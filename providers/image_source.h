@@ -115,6 +115,8 @@ std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hol
 
 /// Returns whether a folder holds cuda-convnet2's batches, whose images have one size.
 bool has_image_batches(const std::string& path);
+/// Returns the side of the images in such batches. Throws InputError.
+std::int64_t side_of_image_batches(const std::string& path);
 
 // One function for each form; open_image_source() calls them.
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);

@@ -45,6 +45,7 @@ void warn(j_common_ptr info, int level) {
   switch (info->err->msg_code) {
     case JWRN_EXTRANEOUS_DATA:  // between two markers
     case JWRN_ADOBE_XFORM:
+    case JWRN_NOT_SEQUENTIAL:  // spectral bands of 0 to 0, which some cameras write
     case JWRN_JFIF_MAJOR: return;
     default: report(info);
   }

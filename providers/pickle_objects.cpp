@@ -16,7 +16,7 @@ struct NamedGlobal {
   KnownGlobal what;
   PickleNames of = PickleNames::arrays;  ///< the pickles that may name it; those of tensors may name all
 };
-constexpr std::array<NamedGlobal, 21> kKnownGlobals = {{
+constexpr std::array<NamedGlobal, 22> kKnownGlobals = {{
     {"_codecs", "encode", encode},    // Python 3's bytes in protocols 0 to 2,
     {"__builtin__", "bytes", bytes},  // where b'' is bytes()
     {"builtins", "bytes", bytes},
@@ -29,6 +29,7 @@ constexpr std::array<NamedGlobal, 21> kKnownGlobals = {{
     {"numpy", "ndarray", ndarray},
     {"numpy", "dtype", dtype},
     {"collections", "OrderedDict", ordered_dict, PickleNames::tensors},
+    {"collections", "Counter", ordered_dict, PickleNames::tensors},  // of a schedule with milestones
     {"torch._utils", "_rebuild_tensor", rebuild_tensor, PickleNames::tensors},
     {"torch._utils", "_rebuild_tensor_v2", rebuild_tensor, PickleNames::tensors},
     {"torch._utils", "_rebuild_parameter", rebuild_parameter, PickleNames::tensors},

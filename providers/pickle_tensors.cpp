@@ -91,9 +91,10 @@ std::uint32_t PickleParser::reduce_torch(KnownGlobal function, const std::vector
   }
 }
 
-/// OrderedDict(), which is filled later, or as Python 2 has it OrderedDict([[key, value], …]).
+/// OrderedDict(), which is filled later, or as Python 2 has it OrderedDict([[key, value], …]); Counter({…}).
 std::uint32_t PickleParser::make_ordered_dict(const std::vector<std::uint32_t>& args) {
   if (args.empty()) return add(PickleKind::dict);
+  if (args.size() == 1 && node(args[0]).kind == PickleKind::dict) return args[0];  // a Counter's
   if (args.size() != 1 || node(args[0]).kind != PickleKind::list)
     fail("an OrderedDict is made of something other than a list of pairs");
   const std::uint32_t list = args[0];  // the arguments move when a dict gets items

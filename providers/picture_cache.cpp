@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <random>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "convnet/base/checksum.h"

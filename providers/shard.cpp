@@ -89,7 +89,7 @@ class Pairing {
   struct Part {
     const TarMember* member;
     bool is_image;
-    /// The name up to its last dot, and up to each earlier one.
+    /// The name up to its last dot, and up to each earlier one, as far as there are not too many.
     std::vector<std::string_view> stems;
     std::size_t partner = kNone;
   };
@@ -111,7 +111,9 @@ class Pairing {
         continue;
       }
       Part part{&member, is_image, {}};
-      for (std::size_t dot = of_name.dot; dot != std::string_view::npos && dot > of_name.base;
+      constexpr std::size_t kMostStems = 32;  // a name of dots alone would have a million
+      for (std::size_t dot = of_name.dot;
+           dot != std::string_view::npos && dot > of_name.base && part.stems.size() < kMostStems;
            dot = name.rfind('.', dot - 1))
         part.stems.push_back(name.substr(0, dot));
       parts_.push_back(std::move(part));

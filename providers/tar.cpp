@@ -154,6 +154,7 @@ class Reader {
       case '4':
       case '5':
       case '6':
+      case 'V':  // the label of GNU tar -V
         // The size of a directory is only room to reserve; no data follows.
         extension_ = {};
         at_ += kBlock;

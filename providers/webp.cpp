@@ -1,6 +1,5 @@
 #include "providers/webp.h"
 
-#include <fmt/format.h>
 #include <webp/decode.h>
 
 #include <algorithm>

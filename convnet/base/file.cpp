@@ -82,11 +82,16 @@ std::string read_whole_file(const std::string& path) {
   return file.read(0, file.size());
 }
 
+std::filesystem::path canonical_path(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  // Of a relative path of which nothing exists, weakly_canonical() would not make an absolute one.
+  std::error_code none;
+  return fs::weakly_canonical(fs::absolute(path, none), none);
+}
+
 bool lies_in(const std::string& path, const std::string& folder) {
   namespace fs = std::filesystem;
-  std::error_code none;
-  const fs::path inside =
-      fs::weakly_canonical(path, none).lexically_relative(fs::weakly_canonical(folder, none));
+  const fs::path inside = canonical_path(path).lexically_relative(canonical_path(folder));
   return !inside.empty() && *inside.begin() != "..";
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,9 @@ class InputFile {
 
 /// Returns the contents of a file. Throws like InputFile.
 std::string read_whole_file(const std::string& path);
+
+/// Returns the absolute path without links, dots and "..", as far as it exists.
+std::filesystem::path canonical_path(const std::filesystem::path& path);
 
 /// Returns whether `path` is `folder` or lies in it, at any depth, behind links or not. It need not be there.
 bool lies_in(const std::string& path, const std::string& folder);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"

@@ -100,7 +100,7 @@ bool same_place(const std::string& a, const std::string& b) {
   const fs::path first = follow_links(a), second = follow_links(b);
   const auto folder = [](const fs::path& file) { return file.has_parent_path() ? file.parent_path() : "."; };
   return first.filename() == second.filename() &&
-         fs::weakly_canonical(folder(first), none) == fs::weakly_canonical(folder(second), none);
+         canonical_path(folder(first)) == canonical_path(folder(second));
 }
 
 /// Returns whether a signal that asks the program to end is pending because the program blocks it.

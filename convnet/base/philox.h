@@ -2,7 +2,6 @@
 // SC 2011). They are the same on every device and for every split of the work.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/file_format.h"
 #include "convnet/base/names.h"
@@ -77,7 +76,8 @@ std::string argument_hint(const std::string& word, const std::vector<std::string
   if (takes("--layer-def") && word.ends_with(".cfg"))
     return "--layer-def names the file of the layers, --layer-params that of their learning parameters";
   if (takes("--data-path") && (is_folder(word) || is_tar(word)))
-    return "a data set is given with --data-path " + path;
+    return "a data set is given with --data-path " + path +
+           ", and it is one folder: the images to test with are in a folder val beside train";
   if (takes("--data-path")) {
     if (const std::string other = other_kind_of_file(word); !other.empty()) return "it " + other;
   }

@@ -79,13 +79,19 @@ Matrices one_minibatch(const Provider& provider, int first, std::int64_t images)
   return matrices;
 }
 
-/// Throws DeviceError if the images of a minibatch do not fit into the host's memory beside `reserved` bytes.
-void check_images_fit(const Provider& provider, std::int64_t images, std::int64_t reserved) {
+/// Returns the batch that is measured; data that stands for a data set has a batch of any number.
+int first_batch(const RequestedRun& run, bool knows_batches) {
+  return knows_batches ? run.options.data.train_range.first : 1;
+}
+
+/// Throws DeviceError if the images of a minibatch, and those of the batch that it is read from, do not fit
+/// into the host's memory beside `reserved` bytes.
+void check_images_fit(const Provider& provider, int batch, std::int64_t images, std::int64_t reserved) {
   std::int64_t image = 0;
   for (const MatrixInfo& matrix : provider.matrices()) image += matrix.image_bytes();
   // Devices that copy their inputs are fed from two, and a batch is read beside them.
   constexpr std::int64_t kCopies = 2;
-  const std::int64_t needed = image * (kCopies * images + provider.images_in(1)) + reserved;
+  const std::int64_t needed = image * (kCopies * images + provider.images_in(batch)) + reserved;
   if (const std::int64_t available = available_memory(); needed > available)
     throw DeviceError(
         fmt::format("minibatches of {} images do not fit in memory: they take {} MiB with all that is "
@@ -226,7 +232,7 @@ std::unique_ptr<Net> make_net(BenchOptions& options, RequestedRun& run, bool kno
   Graph graph = graph_of(run, knows_batches, options.devices, predicts, nullptr, found, diagnostics);
   options.step.mini = run.options.step.mini;
   if (!found.empty() && !options.report.json) fmt::print("{}\n", found);
-  check_images_fit(provider, options.step.mini, 0);
+  check_images_fit(provider, first_batch(run, knows_batches), options.step.mini, 0);
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
   auto net = std::make_unique<Net>(std::move(graph), provider, options.devices, options.step,
                                    std::vector<float>(static_cast<std::size_t>(mean)), true);
@@ -286,9 +292,9 @@ void bench_command(const std::vector<std::string>& args) {
   const int mini = options.step.mini;
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
-  if (net->backend().on_host()) check_images_fit(provider, mini, needed_memory(net->plans()));
-  const int first_batch = knows_batches ? run.options.data.train_range.first : 1;
-  const Matrices minibatch = one_minibatch(provider, first_batch, mini);
+  const int batch = first_batch(run, knows_batches);
+  if (net->backend().on_host()) check_images_fit(provider, batch, mini, needed_memory(net->plans()));
+  const Matrices minibatch = one_minibatch(provider, batch, mini);
   net->init_weights(options.step.seed);
   check_init_from(run, net->graph(), net->plans());
   const BenchMeasurement m = measure_all(*net, plan, minibatch, options, singles);

@@ -88,6 +88,8 @@ std::string command_with(const std::string& name) {
 /// Ends the message about the unknown option `name`; the command takes those in `known`.
 std::string hint(const std::string& name, const std::vector<std::string>& known) {
   if (const std::string foreign = foreign_option_hint(name, known); !foreign.empty()) return "; " + foreign;
+  const bool takes_net = std::find(known.begin(), known.end(), "--layer-def") != known.end();
+  if (name == "--load-file" && !takes_net) return "; the checkpoint is the first word, without an option";
   if (const std::string command = command_with(name); !command.empty())
     return "; it is an option of 'convnet " + command + "'";
   return did_you_mean(name, known, "--help lists what there is");
@@ -142,10 +144,13 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     // CLI11 looks for the value of "--option=" behind it.
     for (const OptionSpec& spec : taken) {
-      const auto bare = std::find(reversed.begin(), reversed.end(), "--" + spec.param.key + "=");
-      if (bare == reversed.end()) continue;
-      bare->pop_back();
-      reversed.insert(bare, "");
+      const std::string key = "--" + spec.param.key;
+      for (std::size_t i = 0; i < reversed.size(); ++i) {
+        if (reversed[i] != key + "=") continue;
+        reversed[i] = key;
+        reversed.insert(reversed.begin() + static_cast<std::ptrdiff_t>(i), "");
+        ++i;
+      }
     }
     app.parse(reversed);
   } catch (const CLI::ArgumentMismatch& e) {

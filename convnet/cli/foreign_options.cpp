@@ -66,9 +66,13 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
     {"val-dir valid-dir test-dir val-data validation-data", "--data-path",
      "the images to test with are in a folder val beside train, both in that of --data-path"},
     {"model arch net network cfg config model-def prototxt solver", "--layer-def",
-     "a net is two files: --layer-def NET.cfg --layer-params NET-params.cfg"},
+     "a net that comes with convnet is named by --layer-def, like resnet18 ('convnet nets' lists them); "
+     "others are "
+     "two files: --layer-def NET.cfg --layer-params NET-params.cfg"},
     {"num-classes classes nc", "--layer-def",
-     "the number of classes is that of the outputs of the last fc layer, in the definition file"},
+     "a net that comes with convnet has as many outputs as the data set has classes; in a file of your own "
+     "the last "
+     "fc layer's outputs= says it"},
     {"output output-dir out-dir outdir save-dir work-dir project snapshot-prefix checkpoint-dir",
      "--save-file", ""},
     {"log-dir logdir tb-dir", "--tensorboard", ""},

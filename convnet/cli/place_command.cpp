@@ -8,6 +8,7 @@
 #include "convnet/base/generated_text.h"
 #include "convnet/base/notes.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/printable.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/net/auto_minibatch.h"
@@ -252,7 +253,7 @@ void place_command(const std::vector<std::string>& args) {
              memory_text(answer.memory), table_of(rows, alone));
   if (!options.out.empty())
     fmt::print("\nThe first one is in {} and {}; train it with --layer-def {} --layer-params {}\n",
-               options.out, options.out_params, options.out, options.out_params);
+               options.out, options.out_params, shell_word(options.out), shell_word(options.out_params));
 }
 
 }  // namespace convnet

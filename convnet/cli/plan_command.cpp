@@ -198,9 +198,7 @@ void plan_command(const std::vector<std::string>& args) {
   const Minibatches rows = minibatches(run, knows_batches);
   print_notes({lone_values(graph, rows.train)});
   const auto target = make_target(options.devices, graph.gpu_count());
-  PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
-  plan_of_run.views = provider.views();
-  PlanSet plans(graph, provider.matrices(), *target, plan_of_run);
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
   plans.make_verified({{Phase::train, rows.train}, {Phase::test, rows.test}});
   const Plan& train = plans.plan(Phase::train, rows.train);
   const Plan& test = plans.plan(Phase::test, rows.test);

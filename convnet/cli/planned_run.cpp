@@ -13,7 +13,6 @@
 #include "convnet/net/net_weights.h"
 #include "convnet/place/placed_files.h"
 #include "convnet/train/run_folder.h"
-#include "providers/dummy.h"
 
 namespace convnet {
 
@@ -45,8 +44,7 @@ bool open_planned_data(RequestedRun& run) {
           c.file +
           ": is of an older version, which did not note what the data looks like; --data-provider and "
           "--data-path must say it");
-    const bool has_mean = c.tensors.tensors.contains(data.provider + ".mean");
-    run.provider = make_dummy_provider(c.matrices, has_mean, run.options.step.seed);
+    run.provider = stand_in_for_data(c, data, run.options.step.seed);
     return false;
   }
   if (!names_ranges(run.texts) && data.provider.starts_with("dummy-")) {

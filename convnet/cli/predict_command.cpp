@@ -117,7 +117,9 @@ class ImagePredictor {
   std::vector<Prediction> predict(const std::vector<FileImage>& images) {
     try {
       return with_outputs(images, read(images));
-    } catch (const std::runtime_error& e) {  // InputError, RunError
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const Error& e) {  // of a picture
       if (images.size() == 1) return {{images[0].name(), e.what(), {}}};
     }
     std::vector<Prediction> one_by_one;

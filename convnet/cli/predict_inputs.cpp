@@ -51,7 +51,7 @@ std::string hint_of_data_set(const std::string& folder, const LikeSet& like) {
     return fmt::format(
         ", but a data set: 'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider {} --data-path "
         "{} --test-range BATCHES' writes the probabilities of its images",
-        providers[0], folder);
+        providers[0], shell_word(folder));
   std::error_code error;
   const bool takes_arrays = like.provider != "image";
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -85,6 +85,8 @@ bool StdinReader::read_more() {
   } while (count < 0 && errno == EINTR);
   if (count < 0) throw RunError("stdin cannot be read: " + error_text(errno));
   ended_ = count == 0;
+  read_.erase(0, begin_);
+  begin_ = 0;
   read_.append(piece.data(), static_cast<std::size_t>(count));
   return !ended_;
 }
@@ -110,7 +112,7 @@ std::string StdinReader::whole() {
 }
 
 bool StdinReader::is_ready() {
-  while (read_.find('\n') == std::string::npos && !ended_) {
+  while (read_.find('\n', begin_) == std::string::npos && !ended_) {
     pollfd readable = {STDIN_FILENO, POLLIN, 0};
     if (::poll(&readable, 1, 0) <= 0) return false;
     read_more();
@@ -119,11 +121,11 @@ bool StdinReader::is_ready() {
 }
 
 std::optional<std::string> StdinReader::line() {
-  std::size_t end = read_.find('\n');
-  while (end == std::string::npos && read_more()) end = read_.find('\n');
-  if (end == std::string::npos && read_.empty()) return std::nullopt;
-  std::string line = read_.substr(0, end);
-  read_.erase(0, end == std::string::npos ? end : end + 1);
+  std::size_t end = read_.find('\n', begin_);
+  while (end == std::string::npos && read_more()) end = read_.find('\n', begin_);
+  if (end == std::string::npos && begin_ == read_.size()) return std::nullopt;
+  std::string line = read_.substr(begin_, end - begin_);
+  begin_ = end == std::string::npos ? read_.size() : end + 1;
   return line;
 }
 

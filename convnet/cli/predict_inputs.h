@@ -33,6 +33,7 @@ class StdinReader {
   bool read_more();
 
   std::string read_;
+  std::size_t begin_ = 0;  ///< of read_, of what line() has not returned yet
   bool ended_ = false;
 };
 

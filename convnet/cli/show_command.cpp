@@ -175,9 +175,10 @@ void write_curves(const Run& run, const ShowOptions& asked, const std::string& p
   const Chart chart = cost_chart(
       run.checkpoint.state, run.graph,
       {asked.show_cost, static_cast<std::size_t>(asked.cost_idx), smoothing(asked, data), data.train_range});
-  constexpr int kWidth = 860, kHeight = 460;
-  PictureCanvas canvas(kWidth, kHeight);
-  draw_chart(canvas, chart, kWidth, kHeight);
+  constexpr int kWidth = 860;
+  const int height = 460 + static_cast<int>(legend_height(chart, kWidth));
+  PictureCanvas canvas(kWidth, height);
+  draw_chart(canvas, chart, kWidth, height);
   write(path, canvas.picture().png(), chart.title);
 }
 
@@ -281,13 +282,11 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
 const std::vector<OptionSpec>& show_command_options() { return options_of_show().specs(); }
 
 void show_command(const std::vector<std::string>& args) {
-  // Checkpoints come first, or one as --load-file.
-  const auto options_begin =
-      std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg.starts_with("-"); });
-  const std::vector<std::string> named(args.begin(), options_begin), options_only(options_begin, args.end());
+  // One checkpoint may be --load-file instead.
+  const auto [named, options] = split_words(show_command_options(), args);
   OptionTexts given;
   if (!named.empty()) given["load-file"] = named[0];
-  given.merge(parse_command_line(show_command_options(), options_only));
+  given.merge(parse_command_line(show_command_options(), options));
   if (named.size() > 1) return compare_runs(named, given);
   require_options(given, {"load-file"},
                   "; usage: convnet show CHECKPOINT [options], or convnet show RUN1 RUN2 ... --html FILE");
@@ -328,20 +327,23 @@ void show_command(const std::vector<std::string>& args) {
   tested.softmax = asked.show_preds;
   tested.only_errors = asked.only_errors;
   const bool demanded = !asked.show_preds.empty() || !asked.save_preds.empty();
-  if (demanded || !asked.html.empty()) {
-    try {
-      tested.predictions = predict(run, classifier_of(run, asked.show_preds), run.options.data.test_range);
-    } catch (const std::runtime_error& e) {
-      if (demanded) throw;
-      tested.missing = e.what();
-      fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
-    }
-  }
   if (!asked.html.empty()) {
     try {
       tested.scores = score_targets(run);
     } catch (const std::runtime_error& e) {
       fmt::print(stderr, "warning: no scores of tags and numbers: {}\n", e.what());
+    }
+  }
+  // A net of tags or numbers has no predictions of classes.
+  const bool has_scores = tested.scores && !tested.scores->empty();
+  if (demanded || (!asked.html.empty() && !(has_scores && logreg_costs(run.graph).empty()))) {
+    try {
+      tested.predictions = predict(run, find_classifier_of(run.graph, run.matrices, asked.show_preds),
+                                   run.options.data.test_range);
+    } catch (const std::runtime_error& e) {
+      if (demanded) throw;
+      tested.missing = e.what();
+      fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
     }
   }
   if (!asked.show_preds.empty())

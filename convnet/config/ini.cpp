@@ -75,9 +75,12 @@ bool refers_to(const IniFile& file, std::string_view key) {
     const char c = at < text.size() ? text[at] : ' ';
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   };
-  for (std::size_t begin = text.find("%("); begin != std::string::npos; begin = text.find("%(", begin + 2)) {
-    const std::size_t end = std::min(text.find(")s", begin), text.size());
-    for (std::size_t at = text.find(key, begin); at < end; at = text.find(key, at + 1))
+  for (std::size_t begin = text.find("%("), end = 0; begin != std::string::npos;
+       begin = text.find("%(", end)) {
+    end = std::min(text.find(")s", begin), text.size());
+    const std::string_view reference = std::string_view(text).substr(0, end);
+    for (std::size_t at = reference.find(key, begin); at != std::string::npos;
+         at = reference.find(key, at + 1))
       if (!is_word(at - 1) && !is_word(at + key.size())) return true;
   }
   return false;

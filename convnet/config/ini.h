@@ -1,7 +1,6 @@
 // INI files as users of cuda-convnet write them.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

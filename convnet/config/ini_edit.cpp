@@ -7,6 +7,7 @@
 
 #include "convnet/base/text_file.h"
 #include "convnet/config/ini_flat.h"
+#include "convnet/config/ini_lines.h"
 #include "convnet/config/ini_templates.h"
 #include "convnet/config/text.h"
 
@@ -41,7 +42,9 @@ std::size_t end_of_value(const std::vector<std::string>& lines, std::size_t line
   std::size_t end = line + 1;
   for (std::size_t at = end; at < lines.size(); ++at) {
     const std::size_t first = lines[at].find_first_not_of(" \t\r");
-    if (first == std::string::npos || lines[at][first] == '#' || lines[at][first] == ';') continue;
+    if (first == std::string::npos || lines[at][first] == '#' || lines[at][first] == ';' ||
+        is_rem_comment(lines[at]))
+      continue;
     if (first == 0) break;
     end = at + 1;
   }

@@ -1,7 +1,6 @@
 #include "convnet/config/ini_expand.h"
 
 #include <string>
-#include <string_view>
 
 #include "convnet/base/printable.h"
 #include "convnet/config/ini_references.h"

@@ -40,12 +40,6 @@ std::string_view strip_comment(std::string_view text) {
   return text;
 }
 
-/// Returns whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the
-/// first column.
-bool is_rem_comment(std::string_view line) {
-  return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
-}
-
 /// A character that looks like a blank, or like nothing, but counts as a letter.
 struct UnseenCharacter {
   std::string_view utf8, name, advice;
@@ -376,6 +370,10 @@ class Reader {
 };
 
 }  // namespace
+
+bool is_rem_comment(std::string_view line) {
+  return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
+}
 
 RawFile read_lines(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics) {
   return Reader(text, std::move(file), diagnostics).read();

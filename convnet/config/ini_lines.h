@@ -54,6 +54,10 @@ struct RawFile {
   std::vector<RawTemplate> templates;
 };
 
+/// Returns whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the
+/// first column.
+bool is_rem_comment(std::string_view line);
+
 /// Reads `text`, which has at most kMaxIniBytes and no NUL. Reports mistakes of single lines.
 RawFile read_lines(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics);
 

@@ -1,7 +1,6 @@
 #include "convnet/config/ini_references.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "convnet/base/printable.h"

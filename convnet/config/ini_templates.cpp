@@ -250,7 +250,9 @@ class TemplateUser {
     for (const IniValue& value : raw.section.values) {
       if (value.key == kRepeat) continue;
       IniValue one = value;
-      const std::string wrong = repetition == nullptr ? "" : pick(one.text, copy, repetition->count);
+      std::string wrong;
+      if (repetition != nullptr) wrong = references_.charge(one.text.size());
+      if (repetition != nullptr && wrong.empty()) wrong = pick(one.text, copy, repetition->count);
       if (!wrong.empty()) report(section, value, wrong);
       one.is_wrong = !wrong.empty();
       all_good = all_good && wrong.empty();

@@ -187,7 +187,8 @@ class Assigner {
       } else {
         warning(value.where, message + " is ignored: " + foreign->second + hint);
       }
-    } else if (const IniValue* meant = section.find(close); meant != nullptr && !meant->from_default) {
+    } else if (const IniValue* meant = close.empty() ? nullptr : section.find(close);
+               meant != nullptr && !meant->from_default) {
       // It is a key of another program, because the section has the key that it looks like.
       if (strict_) {
         error(value.where, message + "; the section has '" + close + "', too");

@@ -156,22 +156,6 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
   return spec;
 }
 
-/// Declares a key whose value is a list, separated by commas, of any length.
-template <class Params, class T>
-ParamSpec param_list(std::string key, std::vector<T> Params::*field, ParamInfo info) {
-  ParamSpec spec = base_spec(std::move(key), std::string(detail::TypeName<T>::value) + "s", std::move(info));
-  spec.assign = [field, rules = spec](void* params, const std::string& text, std::size_t) -> std::string {
-    std::vector<T>& out = static_cast<Params*>(params)->*field;
-    out.clear();
-    for (const std::string& item : split_list(text)) {
-      out.emplace_back();
-      if (std::string wrong = parse_value(item, rules, out.back()); !wrong.empty()) return wrong;
-    }
-    return "";
-  };
-  return spec;
-}
-
 /// Declares a key whose value is one of `choices`, stored as its enum.
 template <class Params, class E>
 ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<std::string, E>> choices,

@@ -1,7 +1,6 @@
 // Small text helpers of the config code. Nothing here depends on the locale.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <limits>

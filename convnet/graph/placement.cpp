@@ -63,15 +63,25 @@ class Placer {
     return "'" + node.section + "' has " + std::to_string(node.replicas());
   }
 
-  /// Places a data layer without gpu= with its user: labels with the other inputs of their cost, images with
-  /// their first user.
+  /// Whether a node is data without gpu=, or the dropout of such data.
+  bool follows(NodeId id) const {
+    while (at(id).implicit) id = at(id).inputs[0];
+    return at(id).role == LayerRole::data && !at(id).placed;
+  }
+
+  /// Places a data layer without gpu=, and its dropout, with its user: labels with the other inputs of their
+  /// cost, images with their first user.
   void follow_users(Node& node) {
-    if (node.users.empty() || node.placed) return;
-    const Node& user = at(node.users[0]);
-    const auto other = std::find_if(user.inputs.begin(), user.inputs.end(), [&](NodeId input) {
-      return at(input).role != LayerRole::data || at(input).placed;
-    });
-    node.gpus = other == user.inputs.end() ? user.gpus : at(*other).gpus;
+    if (!follows(node.id)) return;
+    std::vector<NodeId> data = {node.id};
+    const auto users = [&]() -> const std::vector<NodeId>& { return at(data.back()).users; };
+    while (!users().empty() && at(users()[0]).implicit) data.push_back(users()[0]);
+    if (users().empty()) return;
+    const Node& user = at(users()[0]);
+    const auto other =
+        std::find_if(user.inputs.begin(), user.inputs.end(), [&](NodeId input) { return !follows(input); });
+    const std::vector<DeviceId> gpus = other == user.inputs.end() ? user.gpus : at(*other).gpus;
+    for (const NodeId id : data) at(id).gpus = gpus;
   }
 
   /// Checks that all inputs of a layer have equal numbers of replicas, that all its users have, and that the

@@ -14,7 +14,7 @@
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
-#include "convnet/net/tag_scores.h"
+#include "convnet/net/target_scores.h"
 #include "providers/dummy.h"
 
 namespace convnet {
@@ -32,10 +32,10 @@ const Node& node_called(const Graph& graph, const std::string& layer) {
 Classifier cam_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                           const std::string& softmax) {
   if (!softmax.empty() || !logreg_costs(graph).empty()) return find_classifier_of(graph, matrices, softmax);
-  const std::vector<Tagger> taggers = find_taggers(graph, matrices);
-  if (taggers.empty()) throw InputError("Grad-CAM is of a class or a tag, and the net has no cost of either");
-  const Tagger& first = taggers[0];
-  return {first.cost, first.layer, first.targets, std::ssize(first.names), first.names};
+  const std::vector<Compared> tags = compared_tags(graph, matrices);
+  if (tags.empty()) throw InputError("Grad-CAM is of a class or a tag, and the net has no cost of either");
+  constexpr std::size_t kNoLabels = 0;  // none are read
+  return {tags[0].cost, tags[0].outputs, kNoLabels, std::ssize(tags[0].names), tags[0].names};
 }
 
 /// Returns the last layer, by its section, with maps of more than one pixel from which `score` is computed.

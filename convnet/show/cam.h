@@ -86,7 +86,7 @@ struct CamPictures {
   std::vector<Picture> pictures;
 };
 /// Draws the maps of the last layer with maps over `pictures`, which are those of the `chosen` images.
-/// `softmax` is that of the predictions, as in classifier_of(). Throws as CamNet does.
+/// `softmax` is that of the predictions, as in find_classifier_of(). Throws as CamNet does.
 CamPictures cam_pictures(const Run& run, const std::string& softmax, const ImagePredictions& predictions,
                          const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures);
 

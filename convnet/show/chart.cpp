@@ -37,19 +37,64 @@ double least_positive(const Chart& chart) {
   return std::isfinite(least) ? least : 0.1;
 }
 
-/// Names of the series on the right of the title's line; returns where they begin.
-double draw_legend(Canvas& canvas, const Chart& chart, double right) {
-  constexpr double kSwatch = 22;
-  double x = right;
-  for (auto s = chart.series.rbegin(); s != chart.series.rend(); ++s) {
-    const double baseline = 28;
-    x -= text_width(s->name, kLabelSize);
-    canvas.text({x, baseline}, s->name, palette::ink, kLabelSize, Anchor::start);
-    x -= kSwatch + 8;
-    canvas.line({{x, baseline - 4}, {x + kSwatch, baseline - 4}}, s->color, 2.5);
-    x -= 18;
+constexpr double kSwatch = 22, kSwatchGap = 8, kNameGap = 18, kRow = 22;  // of the legend
+
+/// A series' name and colour in the legend.
+struct LegendEntry {
+  std::string text;
+  Color color;
+  double width() const { return kSwatch + kSwatchGap + text_width(text, kLabelSize); }
+};
+
+/// Returns the names of the series in rows that are as long as the drawing allows; a single row is short
+/// enough to stand beside the title.
+std::vector<std::vector<LegendEntry>> legend_rows(const Chart& chart, double width) {
+  const double most = width - 2 * kRight;
+  std::vector<std::vector<LegendEntry>> rows(1);
+  double used = 0;
+  for (const Series& s : chart.series) {
+    LegendEntry entry{fitted(s.legend(), kLabelSize, most / 2), s.color};
+    if (!rows.back().empty() && used + entry.width() > most) {
+      rows.emplace_back();
+      used = 0;
+    }
+    used += entry.width() + kNameGap;
+    rows.back().push_back(std::move(entry));
   }
-  return x;
+  // A row that leaves no room for the title is followed by an empty one: the legend is below the title.
+  if (rows.size() == 1 && used > 0.7 * most) rows.emplace_back();
+  return rows;
+}
+
+void draw_entry(Canvas& canvas, const LegendEntry& entry, Point at) {
+  canvas.line({{at.x, at.y - 4}, {at.x + kSwatch, at.y - 4}}, entry.color, 2.5);
+  canvas.text({at.x + kSwatch + kSwatchGap, at.y}, entry.text, palette::ink, kLabelSize, Anchor::start);
+}
+
+/// Draws the legend at the right of the title's line, which ends at `right`, or in rows below. Returns where
+/// the title must end.
+double draw_legend(Canvas& canvas, const Chart& chart, double right, double width) {
+  constexpr double kTitleLine = 28;
+  const std::vector<std::vector<LegendEntry>> rows = legend_rows(chart, width);
+  if (rows.size() == 1) {
+    double x = right;
+    for (auto entry = rows[0].rbegin(); entry != rows[0].rend(); ++entry) {
+      x -= entry->width();
+      draw_entry(canvas, *entry, {x, kTitleLine});
+      x -= kNameGap;
+    }
+    return x;
+  }
+  double y = kTitleLine;
+  for (const std::vector<LegendEntry>& row : rows) {
+    y += kRow;
+    double x = kRight;
+    for (const LegendEntry& entry : row) {
+      draw_entry(canvas, entry, {x, y});
+      x += entry.width() + kNameGap;
+    }
+  }
+  return right;
 }
 
 }  // namespace
@@ -113,6 +158,11 @@ Point ChartFrame::place(Point value) const {
           plot.bottom() - (value.y - y.low) / (y.high - y.low) * plot.height};
 }
 
+double legend_height(const Chart& chart, double width) {
+  const std::vector<std::vector<LegendEntry>> rows = legend_rows(chart, width);
+  return rows.size() == 1 ? 0 : kRow * static_cast<double>(rows.size());
+}
+
 ChartFrame frame_of(const Chart& chart, double width, double height) {
   ChartFrame frame;
   const auto [left, right] = extent(chart, &Point::x);
@@ -123,20 +173,21 @@ ChartFrame frame_of(const Chart& chart, double width, double height) {
   for (const double tick : frame.y.ticks)
     label = std::max(label, text_width(frame.y.label(tick), kLabelSize));
   const double margin = label + 24;
-  frame.plot = {margin, kTop, width - margin - kRight, height - kTop - kBottom};
+  const double top = kTop + legend_height(chart, width);
+  frame.plot = {margin, top, width - margin - kRight, height - top - kBottom};
   return frame;
 }
 
 std::string chart_text(const Chart& chart) {
   std::string text = chart.title;
-  for (const Series& s : chart.series) text += (&s == chart.series.data() ? ": " : ", ") + s.name;
+  for (const Series& s : chart.series) text += (&s == chart.series.data() ? ": " : ", ") + s.legend();
   return text;
 }
 
 void draw_chart(Canvas& canvas, const Chart& chart, double width, double height) {
   const ChartFrame frame = frame_of(chart, width, height);
   const Box& plot = frame.plot;
-  const double legend = draw_legend(canvas, chart, plot.right());
+  const double legend = draw_legend(canvas, chart, plot.right(), width);
   canvas.text({plot.x, 29}, fitted(chart.title, kTitleSize, legend - plot.x), palette::ink, kTitleSize,
               Anchor::start);
   for (const double tick : frame.y.ticks) {

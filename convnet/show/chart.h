@@ -11,6 +11,9 @@ struct Series {
   Color color;
   std::vector<Point> points;        ///< values in the chart's units, by ascending x
   std::vector<std::string> labels;  ///< a text for each point, shown under the pointer: "epoch 3, batch 2"
+  std::string note = {};            ///< follows the name in the legend: "0.23", "and 3 more"; or ""
+
+  std::string legend() const { return note.empty() ? name : name + " " + note; }
 };
 
 /// A chart of several series, at least one of which has a point. All values are finite and below 1e100.
@@ -41,6 +44,10 @@ struct ChartFrame {
   Axis x, y;
   Point place(Point value) const;
 };
+/// Returns the height of the rows below the title that show the names of the series, in a drawing of this
+/// width: 0 if they fit beside it.
+double legend_height(const Chart& chart, double width);
+
 /// Returns where draw_chart() draws the values of a chart, in a drawing of this size.
 ChartFrame frame_of(const Chart& chart, double width, double height);
 

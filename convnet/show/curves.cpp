@@ -80,7 +80,7 @@ double epochs_done(const HistoryEntry& entry, const BatchRange& range) {
 }
 
 std::string last_value(const std::vector<Point>& points, const std::string& unit = "") {
-  return points.empty() ? "" : fmt::format(" {:.4g}{}", points.back().y, unit);
+  return points.empty() ? "" : fmt::format("{:.4g}{}", points.back().y, unit);
 }
 
 }  // namespace
@@ -126,9 +126,9 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
     test.points.push_back({epochs_done(entry, request.train_range), value(pooled)});
     test.labels.push_back(label);
   }
-  train.name += last_value(train.points, unit);
-  test.name += last_value(test.points, unit);
-  if (request.smooth > 1) test.name += fmt::format(", mean of {} tests", request.smooth);
+  train.note = last_value(train.points, unit);
+  test.note = last_value(test.points, unit);
+  if (request.smooth > 1) test.note += fmt::format(", mean of {} tests", request.smooth);
   Chart chart{cost.name + ": " + names[request.value] + (in_percent ? " in %" : ""), "epochs", {}, unit};
   for (Series& s : std::vector<Series>{train, test}) {
     if (!s.points.empty()) chart.series.push_back(std::move(s));
@@ -212,8 +212,8 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
       series.points.push_back({done / batches, group.schedule->at(progress)});
       series.labels.push_back(fmt::format("epoch {:.2f}", done / batches));
     }
-    if (group.more > 0) series.name += fmt::format(" and {} more", group.more);
-    series.name += last_value(series.points);
+    if (group.more > 0) series.note = fmt::format("and {} more ", group.more);
+    series.note += last_value(series.points);
     chart.series.push_back(std::move(series));
   }
   return chart;

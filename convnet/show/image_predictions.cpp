@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <random>
 
 #include "convnet/base/error.h"
@@ -72,10 +71,6 @@ Confusion ImagePredictions::confusion() const {
   for (std::size_t i = 0; i < images.size(); ++i)
     confusion.add(images[i].label, static_cast<std::int64_t>(best(i, 1)[0]));
   return confusion;
-}
-
-Classifier classifier_of(const Run& run, const std::string& softmax) {
-  return find_classifier_of(run.graph, run.matrices, softmax);
 }
 
 namespace {
@@ -143,7 +138,7 @@ TargetScores score_targets(const Run& run) {
   TargetScores scores(run.graph, run.matrices, kThreshold);
   if (scores.empty()) return scores;
   test_net(run, scores.layers(), run.options.data.test_range,
-           [&](const TestStep& step) { scores.add(step.outputs, 0, step.plan, step.matrices); });
+           [&](const TestStep& step) { scores.add(step.outputs, 0, step.plan); });
   return scores;
 }
 

@@ -32,10 +32,6 @@ struct ImagePredictions {
   Confusion confusion() const;
 };
 
-/// Returns the classifier whose softmax layer has this name; for "" the first one. Throws InputError listing
-/// the softmax layers if there is none of this name.
-Classifier classifier_of(const Run& run, const std::string& softmax);
-
 /// Tests the net on `batches`. Throws InputError where the data set cannot be used or is damaged, RunError
 /// where an output is not finite.
 ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches);

@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/graph/whole_layers.h"
@@ -155,7 +152,7 @@ std::string reasons(const Run& run, const PagePredictions& tested, const std::ve
 }
 
 std::string predictions(const Run& run, const PagePredictions& tested) {
-  if (!tested.predictions) return section("Predictions", note(tested.missing));
+  if (!tested.predictions) return tested.missing.empty() ? "" : section("Predictions", note(tested.missing));
   const ImagePredictions& p = *tested.predictions;
   const std::vector<std::size_t> chosen =
       choose_images(p, kImages, tested.only_errors, run.options.step.seed);
@@ -199,13 +196,13 @@ std::string scores_of_targets(const Run& run, const PagePredictions& tested) {
   if (!tested.scores) return "";
   const std::string range = "Images of the test range, " + run.options.data.test_range.str();
   std::string html;
-  for (const auto& [tagger, scores] : tested.scores->tagged())
-    html += section("Tags (" + tagger.cost + ")",
+  for (const auto& [compared, scores] : tested.scores->tagged())
+    html += section("Tags (" + compared.cost + ")",
                     note(fmt::format("{}. An image is taken to have a tag from a probability of {:g} on.",
                                      range, scores.threshold())) +
                         wide_table(tag_rows(scores), "names"));
-  for (const auto& [regressor, scores] : tested.scores->numbered())
-    html += section("Numbers (" + regressor.cost + ")",
+  for (const auto& [compared, scores] : tested.scores->numbered())
+    html += section("Numbers (" + compared.cost + ")",
                     note(range + ".") + wide_table(number_rows(scores), "names"));
   return html;
 }
@@ -287,14 +284,6 @@ std::string plan(const Run& run) {
   } catch (const std::runtime_error& e) {  // a net for another machine: InputError or DeviceError
     return note(e.what());
   }
-}
-
-/// Returns the test series of a run's chart, or the training series if there were no tests.
-Series series_of(const Chart& chart, const std::string& name, Color color) {
-  Series series = chart.series.back();
-  series.name = name;
-  series.color = color;
-  return series;
 }
 
 }  // namespace

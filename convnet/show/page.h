@@ -14,7 +14,7 @@ namespace convnet {
 struct PagePredictions {
   std::optional<ImagePredictions> predictions;
   std::optional<TargetScores> scores = {};  ///< of tags and numbers
-  std::string softmax = {};                 ///< of the predictions, as in classifier_of()
+  std::string softmax = {};                 ///< of the predictions, as in find_classifier_of()
   bool only_errors = false;                 ///< show images whose best class is wrong
   std::string missing;                      ///< the reason why there are none
 };

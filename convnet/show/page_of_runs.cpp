@@ -14,6 +14,15 @@
 namespace convnet {
 namespace {
 
+/// Returns the test series of a run's chart, or the training series if there were no tests.
+Series series_of(const Chart& chart, const NamedRun& run, Color color) {
+  Series series = chart.series.back();
+  series.name = run.name;
+  series.note = "";
+  series.color = color;
+  return series;
+}
+
 /// The curves of several runs, a chart for each value of a cost that one of them has.
 std::string curves_of(const std::vector<NamedRun>& runs) {
   std::string body = note(
@@ -37,7 +46,7 @@ std::string curves_of(const std::vector<NamedRun>& runs) {
             charts.try_emplace({node.name, names[i]}, Chart{one.title, one.x_label, {}, one.unit});
         if (fresh) order.push_back(chart->first);
         chart->second.series.push_back(
-            series_of(one, runs[r].name, palette::series[r % std::size(palette::series)]));
+            series_of(one, runs[r], palette::series[r % std::size(palette::series)]));
       }
     }
   }

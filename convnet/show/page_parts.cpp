@@ -133,7 +133,8 @@ constexpr double kChartWidth = 860, kChartHeight = 360;
 
 /// A chart with what the script needs to say its values.
 std::string chart_svg(const Chart& chart) {
-  const ChartFrame frame = frame_of(chart, kChartWidth, kChartHeight);
+  const double height = kChartHeight + legend_height(chart, kChartWidth);
+  const ChartFrame frame = frame_of(chart, kChartWidth, height);
   nlohmann::json data = {{"plot", {frame.plot.x, frame.plot.y, frame.plot.width, frame.plot.height}},
                          {"x", {frame.x.low, frame.x.high}},
                          {"unit", chart.unit},
@@ -142,11 +143,12 @@ std::string chart_svg(const Chart& chart) {
     nlohmann::json points = nlohmann::json::array();
     for (std::size_t i = 0; i < s.points.size(); ++i)
       points.push_back({s.points[i].x, s.points[i].y, s.labels[i]});
-    data["series"].push_back({{"name", s.name.substr(0, s.name.find(' '))}, {"points", points}});
+    data["series"].push_back({{"name", s.name}, {"points", points}});
   }
-  SvgCanvas canvas(kChartWidth, kChartHeight, chart_text(chart),
-                   "data-chart=\"" + html_escape(data.dump()) + "\"");
-  draw_chart(canvas, chart, kChartWidth, kChartHeight);
+  // A name of a run may hold bytes that are no UTF-8.
+  const std::string text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  SvgCanvas canvas(kChartWidth, height, chart_text(chart), "data-chart=\"" + html_escape(text) + "\"");
+  draw_chart(canvas, chart, kChartWidth, height);
   return canvas.str();
 }
 

@@ -1,6 +1,5 @@
 #include "convnet/show/run.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -85,7 +84,8 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
       throw InputError("the data set does not fit: " + wrong);
   } catch (const std::runtime_error& e) {  // InputError or RunError: there is more to show than predictions
     run.provider = nullptr;
-    run.no_provider = e.what() + (given.contains("data-path") ? "" : moved_data_text(c, data.path));
+    run.no_provider =
+        e.what() + (given.contains("data-path") ? "" : moved_data_text(c, data.path, "--data-path"));
     if (run.matrices.empty())
       throw InputError(
           c.file +
@@ -147,11 +147,9 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 std::string plan_of(const Run& run) {
   const auto target = make_target(run.options.devices, run.graph.gpu_count());
   const StepOptions& step = run.options.step;
-  // The data set itself may not exist here.
-  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data.provider + ".mean") &&
-                    !image_options(run.options.data).read_subtracts_mean();
-  PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *target,
-                {step.seed, mean, true, step.conserve_mem, 1, step.mini});
+  const std::shared_ptr<const Provider> provider =
+      run.provider ? run.provider : stand_in_for_data(run.checkpoint, run.options.data, step.seed);
+  PlanSet plans(run.graph, provider->matrices(), *target, plan_options(step, run.options.devices, *provider));
   const Plan& train = plans.plan(Phase::train, step.mini);
   const Plan& test = plans.plan(Phase::test, step.mini);
   return plan_text(plan_json(plans, train, test, false));

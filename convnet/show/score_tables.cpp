@@ -35,7 +35,7 @@ std::string tag_rows(const TagScores& scores) {
     const TagScore& s = tags[i];
     rows += row(scores.names()[s.tag],
                 {percent(s.average_precision), percent(s.precision()), percent(s.recall()), percent(s.f1()),
-                 std::to_string(s.images), percent(s.best_f1), fmt::format("{:.3f}", s.best_threshold)});
+                 std::to_string(s.images), percent(s.best_f1), threshold_text(s.best_threshold)});
   }
   return rows + more(tags.size()) +
          row(fmt::format("mean of {} (mAP, F1)", means.tags),

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -30,6 +31,16 @@ std::string error_of(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("a path that is not there yet lies where it will be made") {
+  const std::string here = fs::current_path().string();
+  for (const char* path : {"not-there", "not-there/yet", "./not-there"}) {
+    CHECK(lies_in(path, "."));
+    CHECK(lies_in(path, here));
+    CHECK_FALSE(lies_in(std::string("../") + path, "."));
+  }
+  CHECK(lies_in(here + "/not-there", "."));
+}
 
 TEST_CASE("an output file replaces a file, and only when it is whole") {
   const TempFolder folder;

@@ -166,7 +166,7 @@ TEST_CASE("a run whose folder of photos has moved, or has other classes now, say
   run_well({"train", set, "--layer-def", "small", "--inner-size", "16", "--epochs", "1", "--save-file", run});
   std::filesystem::rename(set, moved);
   const std::string where = set + " is in the options of " + run +
-                            "/1.1.safetensors; if the data set has moved, or "
+                            "/1.1.safetensors; if it has moved, or "
                             "you are in another folder, name it with --data-path\n";
   check_refused({"--load-file", run, "--test-only", "1"}, where);
   check_refused({"--load-file", run, "--epochs", "2"}, where);
@@ -755,6 +755,15 @@ TEST_CASE("a test that names the images that a run has held out tests those alon
   };
   CHECK(costs({"--test-range", "2"}) == costs({}));
   CHECK(costs({"--test-range", "1"}) != costs({}));
+  // Batches of all images would be others, with those that are held out among those of training.
+  check_refused(
+      {"--load-file", photos.folder / "held", "--epochs", "9", "--train-range", "1", "--test-range", "2"},
+      "--train-range and --test-range: this run holds a tenth of its images out of training; leave both "
+      "options out");
+  // What a run writes while it goes on is no class of photos either.
+  check_refused({"--load-file", photos.folder / "held", "--epochs", "9", "--cache-images",
+                 photos.folder / "folders/train/cache"},
+                "--cache-images");
 }
 
 TEST_CASE("a net of photographs that are all of one size predicts them without options of sizes") {

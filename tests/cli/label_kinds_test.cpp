@@ -373,6 +373,28 @@ TEST_CASE("a net that comes with the program is a regression if the photos have 
                                           "regression; a net for numbers ends in cost.sum2"));
 }
 
+TEST_CASE("some of the tags are scored as they are compared") {
+  const TaggedPhotos photos;
+  const auto tags_of = [](std::size_t i) {
+    return std::string("sea") + (i % 4 < 3 ? ";warm" : "") + (i % 2 == 0 ? ";old" : "");
+  };
+  const auto images_with = [&](const std::string& net) {
+    const Outcome run = photos.train(net, kRates + "[bce]\ncoeff=1\n", "photo,tags\n", tags_of);
+    INFO(run.out << run.err);
+    REQUIRE(run.code == 0);
+    std::vector<int> images;
+    const nlohmann::json scores = photos.tested()["scores_of_tags"]["bce"];
+    for (const auto& tag : scores["tags"]) images.push_back(tag["images"]);
+    return images;
+  };
+  const std::vector<int> all = images_with(kTagNet);
+  REQUIRE(all.size() == 3);
+  REQUIRE(all[0] != all[1]);
+  CHECK(images_with(net_of(2, "neuron=logistic\n",
+                           "[tags]\ntype=data\ndataIdx=2\nstart=1\nend=3\n[bce]\ntype=cost.bce\n"
+                           "inputs=tags,fc\n")) == std::vector<int>{all[1], all[2]});
+}
+
 TEST_CASE("classes that may have been meant as numbers are noted") {
   const TaggedPhotos photos;
   const std::string table =
@@ -456,8 +478,11 @@ TEST_CASE("option --balance draws rare classes as often as others, and a resumed
   REQUIRE(first.code == 0);
   run_well({"--load-file", photos.folder / "run", "--epochs", "2"});
   CHECK(photos.weights() == even);
-  const Outcome twice = photos.train(net, kRates + "[logprob]\ncoeff=1\nclassWeights=balanced\n",
-                                     "photo,class\n", rare, {"--balance", "1"});
+  const std::string weighted = kRates + "[logprob]\ncoeff=1\nclassWeights=balanced\n";
+  REQUIRE(photos.train(net, weighted, "photo,class\n", rare).code == 0);
+  check_refused({"--load-file", photos.folder / "run", "--balance", "1", "--epochs", "4"},
+                "rare ones would count twice as much");
+  const Outcome twice = photos.train(net, weighted, "photo,class\n", rare, {"--balance", "1"});
   CHECK(twice.code == 2);
   CHECK(twice.err.find("'logprob' has classWeights=balanced, and --balance 1 draws all classes evenly") !=
         std::string::npos);

@@ -147,6 +147,11 @@ TEST_CASE("provider image trains and tests on what make-data writes") {
   CHECK(run.code == 0);
   CHECK(run.out.find("\n2.2 (") != std::string::npos);
   CHECK(run.out.find("Test output") != std::string::npos);
+  // A set of few images has a batch 0 and no batch 1.
+  REQUIRE(run_program(source.args("one") + Args{"--batch-size", "3000"}).code == 0);
+  run_well({"bench", "--steps", "1", "--layer-def", source.target / "net.cfg", "--layer-params",
+            source.target / "params.cfg", "--data-provider", "image", "--data-path", source.target / "one",
+            "--train-range", "0", "--inner-size", "12", "--mini", "2"});
 }
 
 TEST_CASE("make-data killed before any change of a file goes on to the same bytes") {

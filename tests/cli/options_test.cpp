@@ -54,7 +54,7 @@ TEST_CASE("a wrong option is named") {
       {{"--optimizer", "sgd"},
        "optimizer is a key of the parameter file: sgd, nesterov, adamw, rmsprop or lars"},
       {{"--lr-scheduler", "x"}, "schedules are values of epsW and epsB in the parameter file, like cosine["},
-      {{"--num-classes", "10"}, "the number of classes is that of the outputs of the last fc layer"},
+      {{"--num-classes", "10"}, "in a file of your own the last fc layer's outputs= says it"},
       {{"--set", ",,,", "--set", "a.b=1"}, "--set expects LAYER.KEY=VALUE, like conv1.epsW=0.01, or several"},
       {{"--momentum", "0.9"},
        "unknown option '--momentum'; momentum is a key of the parameter file: momW and momB of each layer"},
@@ -457,7 +457,9 @@ TEST_CASE("all wrong and all missing options are reported together") {
                 "missing: --layer-def, --layer-params, --data-provider, --test-range, --save-file FOLDER");
   check_refused({"plan"},
                 "missing: --layer-def, --layer-params, --data-provider; or --load-file with a checkpoint");
-  check_refused({"bench", "--layer-def", "x"}, "missing: --layer-params, --data-provider");
+  check_refused({"bench", "--layer-def", "x"},
+                "--layer-def x: there is no such file, and no net of this name; 'convnet nets' lists those");
+  check_refused({"bench", "--layer-def", "x", "--layer-params", "y"}, "missing: --data-provider");
   const Workshop shop;
   check_refused(shop.dummy(), "missing: --save-file FOLDER (or --save-path)");
 }
@@ -823,10 +825,13 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", empty + "/ConvNet__1"});
   std::filesystem::create_directory(empty + "/zzz");
   check_refused({"--load-file", empty}, "safetensors); the run in it is " + empty + "/ConvNet__1\n");
-  std::filesystem::copy(empty + "/ConvNet__1", empty + "/ConvNet__0",
-                        std::filesystem::copy_options::recursive);
-  check_refused({"--load-file", empty},
-                "safetensors); the last of the runs in it is " + empty + "/ConvNet__1\n");
+  // Their names say nothing about which one is the last.
+  const std::string later = empty + "/ConvNet__0";
+  std::filesystem::copy(empty + "/ConvNet__1", later, std::filesystem::copy_options::recursive);
+  for (const auto& entry : std::filesystem::directory_iterator(later))
+    std::filesystem::last_write_time(entry.path(),
+                                     std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  check_refused({"--load-file", empty}, "safetensors); the last of the runs in it is " + later + "\n");
   const std::string theirs = shop / "ConvNet__theirs";
   std::filesystem::create_directory(theirs);
   for (const char* name : {"9.5", "10.2", "notes.txt"}) write_file(theirs + "/" + name, "\x80\2}q\1(U");

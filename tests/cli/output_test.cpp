@@ -176,6 +176,10 @@ TEST_CASE("option --max-test-err keeps checkpoints of worse tests from being sav
       run_well(args + Args{"--save-file", shop / "often", "--max-test-err", "0.5", "--save-freq", "2"});
   CHECK(count(often.out, "No checkpoint saved") == 1);
   CHECK(files_in(shop / "often") == Args{"1.2.safetensors"});
+  // So is the best test's, which others are compared with.
+  run_well(args + Args{"--save-file", shop / "best", "--max-test-err", "0.5", "--keep-best", "logprob"});
+  CHECK(saved("best/1.1.safetensors"));
+  CHECK(saved("best/best.safetensors"));
   const Outcome wrong = run_program(args + Args{"--save-file", shop / "none", "--max-test-err", "-1"});
   CHECK(wrong.code == 2);
   CHECK(wrong.err.find("--max-test-err expects a number between 0 and 1000000000, not '-1'") !=

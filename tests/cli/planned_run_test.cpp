@@ -18,6 +18,23 @@ void check_all_refuse(const Args& line, const std::string& message,
   for (const Args& command : commands) check_refused(command + line, message);
 }
 
+TEST_CASE("the page of a run shows the plan that it has") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string run = shop / "run";
+  run_well(shop.mnist() + Args{"--save-file", run, "--epochs", "1", "--ema", "0.9", "--clip-norm", "1"});
+  const std::vector<std::string> lines = lines_of(run_well({"plan", "--load-file", run}).out);
+  REQUIRE(lines != lines_of(run_well({"plan", "--load-file", run, "--ema", "0", "--clip-norm", "0"}).out));
+  for (const bool has_data : {true, false}) {
+    if (!has_data) std::filesystem::remove_all(shop.data_path());
+    run_well({"show", run, "--html", shop / "page.html"});
+    const std::string page = read_file(shop / "page.html");
+    for (const std::string& line : lines) {
+      if (line.find_first_of("<>&\"'") == std::string::npos) CHECK_THAT(page, Catch::Contains(line));
+    }
+  }
+}
+
 TEST_CASE("plan and bench report the mistakes that training would report") {
   const Workshop shop;
   shop.write_data();

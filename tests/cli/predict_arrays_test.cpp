@@ -6,6 +6,7 @@
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/larger.h"
 #include "tests/providers/image_sets.h"
 
 namespace convnet {
@@ -77,7 +78,7 @@ double distance_to_probabilities(const FloatImages& images, const Args& options)
       float expected = 0;
       std::memcpy(&expected, numbers.data() + (10 * i + c["index"].get<std::size_t>()) * sizeof expected,
                   sizeof expected);
-      worst = std::max(worst, std::abs(c["probability"].get<double>() - static_cast<double>(expected)));
+      worst = test::larger(worst, std::abs(c["probability"].get<double>() - static_cast<double>(expected)));
     }
   }
   return worst;

@@ -7,6 +7,7 @@
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/larger.h"
 #include "tests/providers/image_sets.h"
 
 namespace convnet {
@@ -83,7 +84,7 @@ double distance(const std::vector<float>& a, const json& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
-    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i].get<double>()));
+    worst = test::larger(worst, std::abs(static_cast<double>(a[i]) - b[i].get<double>()));
   return worst;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/larger.h"
 #include "tests/providers/image_sets.h"
 
 namespace convnet {
@@ -66,7 +67,8 @@ double distance_to_test(const Digits& digits, const Args& options = {}) {
   double worst = 0;
   for (std::size_t i = 0; i < 20; ++i)
     for (const json& c : found["files"][i]["classes"])
-      worst = std::max(worst, std::abs(c["probability"].get<double>() -
+      worst =
+          test::larger(worst, std::abs(c["probability"].get<double>() -
                                        static_cast<double>(tested[10 * i + c["index"].get<std::size_t>()])));
   return worst;
 }

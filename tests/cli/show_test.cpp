@@ -251,9 +251,8 @@ TEST_CASE("without its data set a checkpoint still shows the rest") {
   CHECK(holds(html, "<h2>Predictions</h2>\n<p class=\"note\">--data-path " + shop.data_path()));
   CHECK(holds(html, "memory, MiB"));
   CHECK_FALSE(holds(html, "Confusion"));
-  CHECK(holds(
-      error({shop / "run", "--show-preds", "probs", "--out", shop / "p.png"}),
-      shop.data_path() + " is in the options of " + shop / "run/1.1.safetensors; if the data set has moved"));
+  CHECK(holds(error({shop / "run", "--show-preds", "probs", "--out", shop / "p.png"}),
+              shop.data_path() + " is in the options of " + shop / "run/1.1.safetensors; if it has moved"));
   CHECK(holds(error({shop / "run", "--save-preds", shop / "p.csv"}), shop.data_path()));
   CHECK_FALSE(std::filesystem::exists(shop / "p.png"));
   run_well({"show", shop / "run", "--show-preds", "probs", "--data-path", shop / "elsewhere", "--out",

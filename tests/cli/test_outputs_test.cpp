@@ -9,6 +9,7 @@
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/larger.h"
 
 namespace convnet {
 namespace {
@@ -42,7 +43,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   REQUIRE(a.size() == b.size());
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    largest = test::larger(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
   return largest;
 }
 

@@ -385,6 +385,8 @@ TEST_CASE("keys of a template's layers are set for one of them", "[templates]") 
       "net.cfg",
       kPair + "[x]\ntype=pair(bn=y, filters=1)\n[u%(i)s]\ntype=pair\nbn=v%(i)s\nfilters=2\nrepeat=2\n", d);
   CHECK_FALSE(has_own_key(file, "y", "type"));
+  const IniFile behind_rem = parse_ini("f", "[a]\nl=1,\nrem of both\n 2\nk=3\n", d);
+  CHECK(with_value(behind_rem, "a", "l", "4", d).find("a")->find("l")->text == "4");
   const IniFile appended = with_value(file, "y", "gpu", "1", d);
   CHECK(appended.text == file.text + "[y]\ngpu=1\n");
   CHECK(appended.find("y")->find("gpu")->text == "1");

@@ -15,6 +15,7 @@
 #include "providers/registry.h"
 #include "providers/resize.h"
 #include "tests/catch.h"
+#include "tests/larger.h"
 #include "tests/providers/image_sets.h"
 
 using namespace convnet;
@@ -438,7 +439,7 @@ TEST_CASE("with colour noise read() subtracts the mean; without, the step does",
             expected = (expected + noise[c] / deviation) / 1.3;
           }
           // In units of the rounding of the brightest pixel.
-          worst = std::max(worst, std::abs(seen[at] - expected) * deviation / (255 * 0x1p-24));
+          worst = test::larger(worst, std::abs(seen[at] - expected) * deviation / (255 * 0x1p-24));
         }
         CHECK(worst < 4);
         // Without a mean none is subtracted: this is how pictures of images are drawn.

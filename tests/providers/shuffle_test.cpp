@@ -2,7 +2,9 @@
 #include "providers/shuffle.h"
 
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "convnet/base/error.h"
 #include "providers/registry.h"
@@ -23,6 +25,32 @@ std::vector<std::int64_t> drawn(EpochOrder& order, int epoch, const std::vector<
       images.push_back(first[stored.batch] + stored.image);
     }
   return images;
+}
+
+TEST_CASE("a shuffled epoch has the images of all batches, each with its label", "[shuffle]") {
+  const BatchRange range{1, 3};
+  const auto images_of = [&](const Provider& provider, int epoch) {
+    std::multiset<std::string> images;
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const DataBatch read = provider.read({batch, epoch, 0, provider.images_in(batch)}, {});
+      for (std::int64_t i = 0; i < read.images; ++i) {
+        std::string image;
+        for (std::size_t m = 0; m < read.matrices.size(); ++m) {
+          const auto bytes = static_cast<std::size_t>(provider.matrices()[m].image_bytes());
+          image.append(
+              reinterpret_cast<const char*>(read.matrices[m].data()) + static_cast<std::size_t>(i) * bytes,
+              bytes);
+        }
+        images.insert(image);
+      }
+    }
+    return images;
+  };
+  const auto plain = make_provider("dummy-1x3x3-7", "", 5, {}, std::nullopt);
+  const auto shuffled = make_provider("dummy-1x3x3-7", "", 5, {}, range);
+  const std::multiset<std::string> stored = images_of(*plain, 1);
+  REQUIRE(std::set<std::string>(stored.begin(), stored.end()).size() > stored.size() / 2);
+  for (const int epoch : {1, 2}) CHECK(images_of(*shuffled, epoch) == stored);
 }
 
 TEST_CASE("an even order draws all classes as often, and every image in time", "[shuffle]") {

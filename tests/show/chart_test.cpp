@@ -98,6 +98,35 @@ TEST_CASE("a long title gives way to the legend") {
   CHECK(svg.str().find("M\xE2\x80\xA6<") != std::string::npos);
   CHECK(svg.str().find(std::string(60, 'M')) == std::string::npos);
 }
+TEST_CASE("names that do not fit beside the title stand in rows below it") {
+  Chart chart = two_curves();
+  CHECK(legend_height(chart, 600) == 0);
+  const double top = frame_of(chart, 600, 300).plot.y;
+  chart.series.resize(1);
+  chart.series[0].name = "runs/wrn-16-4 of a long name";
+  chart.series.resize(32, chart.series[0]);
+  const double rows = legend_height(chart, 600);
+  CHECK(rows > 200);
+  const ChartFrame frame = frame_of(chart, 600, 300 + rows);
+  CHECK(frame.plot.y == Approx(top + rows));
+  CHECK(frame.plot.bottom() - frame.plot.y ==
+        Approx(300 - top - (300 - frame_of(two_curves(), 600, 300).plot.bottom())));
+  // All names are inside the drawing.
+  SvgCanvas svg(600, static_cast<int>(300 + rows), "");
+  draw_chart(svg, chart, 600, 300 + rows);
+  const std::string text = svg.str();
+  int names = 0;
+  for (std::size_t at = text.find(">runs/"); at != std::string::npos; at = text.find(">runs/", at + 1)) {
+    const std::size_t begin = text.rfind("<text x=\"", at);
+    REQUIRE(begin != std::string::npos);
+    const double x = std::stod(text.substr(begin + 9));
+    CHECK(x > 0);
+    CHECK(x < 400);
+    ++names;
+  }
+  CHECK(names == 32);
+}
+
 TEST_CASE("logarithmic axes have decades, and hold what is not positive at their end") {
   const Axis wide = make_log_axis(0.002, 300);
   std::vector<std::string> labels;

@@ -68,9 +68,9 @@ TEST_CASE("history becomes points over epochs, values of children added") {
   REQUIRE(chart.series.size() == 2);
   CHECK(chart.series[0].points == std::vector<Point>{{0.5, 80}, {1, 60}, {1.5, 40}, {2, 20}});
   CHECK(chart.series[0].labels[1] == "epoch 1, batch 4");
-  CHECK(chart.series[0].name == "training 20 %");
+  CHECK(chart.series[0].legend() == "training 20 %");
   CHECK(chart.series[1].points == std::vector<Point>{{1, 50}, {2, 30}});
-  CHECK(chart.series[1].name == "test 30 %");
+  CHECK(chart.series[1].legend() == "test 30 %");
   // Other costs are no fractions.
   const Chart log_p = net.chart(four_batches(), {"logprob", 0, 1, {3, 4}});
   CHECK(log_p.series[0].points[0].y == 3);
@@ -124,7 +124,7 @@ TEST_CASE("smoothed tests are means over as many as there are") {
   const SmallGraph net;
   const Chart chart = net.chart(four_batches(), {"logprob", 1, 2, {3, 4}});
   CHECK(chart.series[1].points == std::vector<Point>{{1, 50}, {2, 40}});
-  CHECK(chart.series[1].name == "test 40 %, mean of 2 tests");
+  CHECK(chart.series[1].legend() == "test 40 %, mean of 2 tests");
   CHECK(chart.series[0].points[0].y == 80);
 }
 
