@@ -84,6 +84,27 @@ TEST_CASE("a run measures balanced weights once and keeps them") {
         read_safetensors(shop / "whole/2.2.safetensors").tensors.at("fc10.biases").values);
 }
 
+TEST_CASE("tests report the plain cost, whatever weighs or smooths that of training") {
+  const Workshop shop;
+  const Args to = {"--test-freq", "2", "--epochs", "1", "--save-file"};
+  shop.write(kDefinition, kParameters + "classWeights=1,2,3,4,5,6,7,8,9,0\nsmoothing=0.3\n");
+  run_well(shop.dummy() + to + Args{shop / "weighted"});
+  const auto costs_of_test = [&](const Args& more) {
+    return nlohmann::json::parse(
+        run_well(Args{"--load-file", shop / "weighted", "--test-only", "1", "--json", "1"} + more)
+            .out)["costs"];
+  };
+  const nlohmann::json weighted = costs_of_test({});
+  shop.write(kDefinition, kParameters);
+  CHECK(costs_of_test({"--layer-params", shop.net().at(3)}) == weighted);
+  // That of training is another one.
+  run_well(shop.dummy() + to + Args{shop / "plain"});
+  const auto first = [&](const char* run) {
+    return read_checkpoint(shop / run).state.history.at(0).costs.sums;
+  };
+  CHECK(first("weighted") != first("plain"));
+}
+
 TEST_CASE("balanced weights of --set and of all layers are kept, too") {
   const Workshop shop;
   const Args set = {"--set", "logprob.classWeights=balanced"};

@@ -53,6 +53,20 @@ TEST_CASE("more replicas above fewer give the answer of one device") {
   check_like_one_device(replicated_head_nets());
 }
 
+TEST_CASE("images with dropout are on the devices of the layer that reads them") {
+  const NetTexts plain = between_data_and_cost(
+      conv("a", "inputs=data channels=3 filters=4 filterSize=3 neuron=relu") + fc("f", "inputs=a outputs=6"),
+      "f", kClasses, keys_of("f", "epsW=0.05 epsB=0.1 momW=0.9 momB=0.8"));
+  NetTexts drops = plain;
+  const std::string images = "dataIdx=0\n";
+  drops.definition.insert(plain.definition.find(images) + images.size(), "dropout=0.2\n");
+  const PlacedNet net = place("data with dropout", drops, 4, {{"a", "0,1,2,3"}, {"f", "0,1,2,3"}});
+  SmallNet placed(net.placed, kImage, kClasses, net.options);
+  CHECK(placed.graph().passes == 1);
+  CHECK(placed.graph().find("data_dropout")->replicas() == 4);
+  check_like_one_device(net, {24, 13});
+}
+
 TEST_CASE("dropout of whole maps and images on several devices gives the answer of one") {
   for (const std::string drops : {"maps", "images"}) {
     for (PlacedNet net :

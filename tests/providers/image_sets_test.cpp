@@ -294,6 +294,14 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
         tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .jpe, .jfif, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
         tar + ": 'a.jpg' and 'a.PNG' are of one image");
+  // A name of dots has as many beginnings as letters.
+  std::string dots;
+  for (int i = 0; i < 200'000; ++i) dots += "a.";
+  const auto with_long_name = [&](const std::string& name, const std::string& data) {
+    return tars::member("././@LongLink", name + '\0', 'L') + tars::member(name.substr(0, 90), data);
+  };
+  CHECK_THAT(error(with_long_name(dots + "jpg", items[0].bytes) + with_long_name("b" + dots + "cls", "1")),
+             Catch::Contains("is there without its .cls"));
   CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");
   CHECK(error(image + tars::member("a.cls", " \n")) ==
         tar + ": a.cls: ' \\x0a' is not the number of a class");

@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 
 #include "convnet/base/error.h"
+#include "convnet/checkpoint/json_value.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -76,6 +77,12 @@ std::size_t files_in(const TempFolder& folder) {
 }
 
 }  // namespace
+
+TEST_CASE("texts of a checkpoint that are nested without end are refused before they take memory") {
+  const std::string deep(1'000'000, '[');
+  CHECK(message_of<InputError>([&] { JsonValue::parse(deep); }) == "it is nested in more than 100 levels");
+  CHECK_NOTHROW(JsonValue::parse(std::string(100, '[') + std::string(100, ']')));
+}
 
 TEST_CASE("safetensors: all types of other programs are read, and floating-point ones become float32") {
   const auto file = [](const std::string& dtype, std::size_t size,
