@@ -35,11 +35,11 @@ using AnyOp = std::variant<
     FillZero, Update, LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward,
     CrossMapPoolForward, CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments,
     BatchNormForward, BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum,
-    EltwiseMax, EltwiseMaxBackward, Concat, Split, SampleForward,
-    SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward,
-    BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward,
-    Constrain, AnyNonFinite, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
-    UpdateScales, Average, EltwiseProduct, MapProductSums, TakeMaps>;
+    EltwiseMax, EltwiseMaxBackward, Concat, Split, SampleForward, SampleBackward, Blur, Resize, RandomScale,
+    ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward, BinaryCostBackward,
+    LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyNonFinite, BatchNormMerge,
+    CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares, UpdateScales, Average, EltwiseProduct,
+    MapProductSums, TakeMaps>;
 
 /// An operation. It is a class, not an alias of the variant, so that the code that copies one, which has a
 /// case for each kind, is compiled only once.

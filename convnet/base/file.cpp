@@ -84,7 +84,7 @@ std::string read_whole_file(const std::string& path) {
 
 std::filesystem::path canonical_path(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
-  // Of a relative path of which nothing exists, weakly_canonical() would not make an absolute one.
+  // weakly_canonical() leaves a relative path relative if its first folder is not there.
   std::error_code none;
   return fs::weakly_canonical(fs::absolute(path, none), none);
 }

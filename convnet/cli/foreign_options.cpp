@@ -67,12 +67,10 @@ constexpr auto kForeign = std::to_array<ForeignOptions>({
      "the images to test with are in a folder val beside train, both in that of --data-path"},
     {"model arch net network cfg config model-def prototxt solver", "--layer-def",
      "a net that comes with convnet is named by --layer-def, like resnet18 ('convnet nets' lists them); "
-     "others are "
-     "two files: --layer-def NET.cfg --layer-params NET-params.cfg"},
+     "others are two files: --layer-def NET.cfg --layer-params NET-params.cfg"},
     {"num-classes classes nc", "--layer-def",
      "a net that comes with convnet has as many outputs as the data set has classes; in a file of your own "
-     "the last "
-     "fc layer's outputs= says it"},
+     "the last fc layer's outputs= says it"},
     {"output output-dir out-dir outdir save-dir work-dir project snapshot-prefix checkpoint-dir",
      "--save-file", ""},
     {"log-dir logdir tb-dir", "--tensorboard", ""},

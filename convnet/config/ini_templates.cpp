@@ -251,8 +251,10 @@ class TemplateUser {
       if (value.key == kRepeat) continue;
       IniValue one = value;
       std::string wrong;
-      if (repetition != nullptr) wrong = references_.charge(one.text.size());
-      if (repetition != nullptr && wrong.empty()) wrong = pick(one.text, copy, repetition->count);
+      if (repetition != nullptr) {
+        wrong = references_.charge(one.text.size());
+        if (wrong.empty()) wrong = pick(one.text, copy, repetition->count);
+      }
       if (!wrong.empty()) report(section, value, wrong);
       one.is_wrong = !wrong.empty();
       all_good = all_good && wrong.empty();

@@ -168,8 +168,10 @@ std::string add_data_options(OptionTexts& texts) {
   const bool photographs = provider != texts.end() && provider->second == "image";
   if (photographs && !texts.contains("inner-size") && !texts.contains("image-size")) {
     const std::int64_t side = side_of_net(texts);
-    const bool fits = !has_image_batches(path->second) || side <= side_of_image_batches(path->second);
-    if (side > 0 && fits) choose("inner-size", std::to_string(side));
+    const auto fits = [&] {
+      return !has_image_batches(path->second) || side <= side_of_image_batches(path->second);
+    };
+    if (side > 0 && fits()) choose("inner-size", std::to_string(side));
   }
   return chosen.empty() ? "" : fmt::format("Not given, and chosen for {}: {}", path->second, join(chosen));
 }

@@ -11,7 +11,7 @@
 
 namespace convnet {
 
-/// What a cost compares: the outputs of a layer, and targets of the data set.
+/// A cost compares the outputs of a layer with targets of the data set.
 struct Compared {
   std::string cost;                ///< layer name
   std::string outputs, targets;    ///< layers, as OutputReader takes them

@@ -309,7 +309,6 @@ ConstantPtr folded_concat(const OperatorCall& call) {
   }
   check_size(call, dims);
   // Without numbers the loops below might still be long: other sides may be of any size.
-  if (element_count(dims) == 0) dims[axis] = 0;
   Integer outer = element_count(dims) == 0 ? 0 : 1;
   for (std::size_t a = 0; a < axis; ++a) outer *= dims[a];
   return std::visit(

@@ -250,7 +250,7 @@ void Trainer::run_all() {
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
-  keep_best_again();
+  keep_best_again(work_left);
   const auto stop_here = [&, before = state_.iteration, test_was_due = state_.test_due] {
     save();
     say_why_stopped(state_.iteration != before || (test_was_due && !state_.test_due));

@@ -95,8 +95,9 @@ class Trainer {
   /// Gives a new run its weights. Throws InputError, in all processes, if one of them has others.
   void init_weights();
   /// Keeps the checkpoint that the run goes on from as the best one if it is that: a run that was killed
-  /// right after saving it has not done so.
-  void keep_best_again();
+  /// right after saving it has not done so. `later_are_left` says that leave_later_checkpoints() was called;
+  /// else the folder's best one may be a later one, which stays.
+  void keep_best_again(bool later_are_left);
   /// Lowers the learning rates if --plateau asks for it after a test, and says so.
   void lower_rates();
   /// Notes how long a minibatch took, and keeps the time of the next one and of a checkpoint back.

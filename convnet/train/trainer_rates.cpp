@@ -61,8 +61,7 @@ void Trainer::find_rate() {
             result.finite() ? objective(sums, net_.graph()) : std::numeric_limits<double>::infinity();
         if (search.minibatches() == 0 && !std::isfinite(cost))
           throw RunError(
-              "--find-rate: the cost of the first minibatch is not finite, whatever the rates are; look "
-              "for "
+              "--find-rate: the cost of the first minibatch is not finite, whatever the rates are; look for "
               "extreme numbers in the data set, or make the initial weights smaller");
         search.add(cost);
         line.show((done + 1) * minibatch, RateSearch::most_minibatches() * minibatch, (done + 1) * minibatch);

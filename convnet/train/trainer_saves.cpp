@@ -50,13 +50,13 @@ bool Trainer::save_tested() {
   return false;
 }
 
-void Trainer::keep_best_again() {
+void Trainer::keep_best_again(bool later_are_left) {
   if (last_checkpoint_.empty() || !state_.follows_best_test() || options_.checkpoints.keep_best.empty())
     return;
   run_collectively(processes_, [&] {
     std::error_code none;
     if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none) &&
-        !is_later((std::filesystem::path(folder_) / kBestFile).string(), state_.position))
+        (later_are_left || !is_later((std::filesystem::path(folder_) / kBestFile).string(), state_.position)))
       warn(keep_as_best(folder_, last_checkpoint_));
   });
 }

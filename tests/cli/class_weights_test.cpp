@@ -97,7 +97,7 @@ TEST_CASE("tests report the plain cost, whatever weighs or smooths that of train
   const nlohmann::json weighted = costs_of_test({});
   shop.write(kDefinition, kParameters);
   CHECK(costs_of_test({"--layer-params", shop.net().at(3)}) == weighted);
-  // That of training is another one.
+  // The cost of training is another one.
   run_well(shop.dummy() + to + Args{shop / "plain"});
   const auto first = [&](const char* run) {
     return read_checkpoint(shop / run).state.history.at(0).costs.sums;

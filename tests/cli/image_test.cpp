@@ -760,7 +760,7 @@ TEST_CASE("a test that names the images that a run has held out tests those alon
       {"--load-file", photos.folder / "held", "--epochs", "9", "--train-range", "1", "--test-range", "2"},
       "--train-range and --test-range: this run holds a tenth of its images out of training; leave both "
       "options out");
-  // What a run writes while it goes on is no class of photos either.
+  // A run that goes on may not write among the folders of classes either.
   check_refused({"--load-file", photos.folder / "held", "--epochs", "9", "--cache-images",
                  photos.folder / "folders/train/cache"},
                 "--cache-images");

@@ -15,6 +15,7 @@
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"
 #include "tests/kernels/op_runner.h"
+#include "tests/larger.h"
 
 namespace convnet::test {
 
@@ -172,8 +173,7 @@ double worst_difference(const std::vector<float>& actual, const std::vector<Expe
   double worst = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double want = static_cast<double>(expected[i]);
-    const double difference = std::abs(static_cast<double>(actual[i]) - want) / std::max(1.0, std::abs(want));
-    worst = difference <= worst ? worst : std::isnan(difference) ? INFINITY : difference;
+    worst = larger(worst, std::abs(static_cast<double>(actual[i]) - want) / std::max(1.0, std::abs(want)));
   }
   return worst;
 }

@@ -360,7 +360,7 @@ TEST_CASE("windows over a border of its own operator keep their numbers and what
   const std::string own = pool_over_border(all, "AveragePool", {{"pads", Ints{1, 1, 1, 1}}});
   CHECK_THAT(own, Catch::Contains("[p]\ntype=conv\n") && !Catch::Contains("sum=1"));
   CHECK_THAT(pool_over_border(all, "AveragePool", {}), Catch::Contains("sum=1") && !Catch::Contains("[p]\n"));
-  // Of 9 rows, windows begin at 0, 3 and 6; of 8 rows and one of border as well.
+  // Windows begin at rows 0, 3 and 6, whether there are 9 rows or 8 and one of border.
   const Ints threes = {3, 3};
   CHECK_THAT(pool_over_border(behind, "MaxPool", {{"strides", threes}, {"ceil_mode", std::int64_t{1}}}),
              !Catch::Contains("[p]\n"));
@@ -399,6 +399,14 @@ TEST_CASE("constants of three inputs, of truth values and of far limits are comp
     return OnnxConstant{name, {1}, std::vector<float>{value}};
   };
   CHECK_THAT(times({{"Max", {"k", "l", "m"}, "factor", {}}}, {one("k", 2), one("l", 3), one("m", 5)}),
+             Catch::Contains("linear[5,0]"));
+  // Constants without numbers have sides that add up, too.
+  const OnnxConstant two{"k", {0, 2}, std::vector<float>{}}, three{"l", {0, 3}, std::vector<float>{}};
+  CHECK_THAT(times({{"Concat", {"k", "l"}, "joined", {{"axis", std::int64_t{1}}}},
+                    {"Shape", {"joined"}, "shape", {}},
+                    {"Gather", {"shape", "i"}, "side", {}},
+                    {"Cast", {"side"}, "factor", {{"to", std::int64_t{1}}}}},
+                   {two, three, integers("i", {1})}),
              Catch::Contains("linear[5,0]"));
   CHECK_THAT(times({{"Cast", {"k"}, "t", {{"to", std::int64_t{9}}}},
                     {"Cast", {"t"}, "u", {{"to", std::int64_t{1}}}},
