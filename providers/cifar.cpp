@@ -136,9 +136,7 @@ std::vector<std::string> class_names(const PickleValue& meta, const std::string&
   const PickleValue names = meta.at(key);
   if (!names.is_sequence() || names.size() == 0)
     names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; i < names.size(); ++i) texts.emplace_back(names[i].string("a name in " + key));
-  return texts;
+  return names.strings(key);
 }
 
 void set_names(LabelInfo& info, std::vector<std::string> names) {

@@ -61,8 +61,12 @@ std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, co
       all.push_back({rule.apply(label, labels, all.size())});
     return all;
   }
+  std::size_t count = 0;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const PickleValue of_image = labels[i];
+    count += of_image.size();
+    if (count > labels.file_bytes())
+      labels.fail("there are more labels than the file has bytes: it repeats lists of them");
     std::vector<std::int32_t>& out = all.emplace_back();
     if (of_image.kind() == PickleKind::integer || of_image.kind() == PickleKind::real) {
       const std::string what = fmt::format("the label of image {} (counted from 0)", i);
@@ -243,10 +247,13 @@ class ImagePickles final : public ImageSource {
     if (!names.is_sequence() || names.size() == 0)
       names.fail(fmt::format("label_names should be a list of names, not {}", names.describe()));
     info_.classes = rule_.classes = static_cast<std::int64_t>(names.size());
+    std::size_t bytes = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const PickleKind kind = names[i].kind();
       const bool named = kind == PickleKind::text || kind == PickleKind::bytes;
       info_.class_names.push_back(named ? std::string(names[i].string("a name")) : std::to_string(i));
+      bytes += named ? info_.class_names.back().size() : 0;
+      if (bytes > names.file_bytes()) names.fail("the names in label_names have more bytes than the file");
     }
     if (const auto offset = meta.find("label_offset")) {
       rule_.offset = offset->integer("label_offset");

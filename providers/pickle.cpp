@@ -167,6 +167,20 @@ std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
   return values;
 }
 
+std::size_t PickleValue::file_bytes() const { return contents_->file->size(); }
+
+std::vector<std::string> PickleValue::strings(const std::string& what) const {
+  if (!is_sequence()) fail(fmt::format("{} should be a list of names, not {}", what, describe()));
+  std::vector<std::string> strings;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    strings.emplace_back((*this)[i].string("a name in " + what));
+    bytes += strings.back().size();
+    if (bytes > file_bytes()) fail(fmt::format("the names in {} have more bytes than the file", what));
+  }
+  return strings;
+}
+
 std::vector<double> PickleValue::numbers(const std::string& what) const {
   std::vector<double> values;
   if (kind() == PickleKind::array) {
@@ -205,10 +219,7 @@ std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t 
   if (!names->is_sequence() || static_cast<std::int64_t>(names->size()) != images)
     names->fail(fmt::format("filenames should be a list of {} names, one for each image, not {}", images,
                             names->describe()));
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; i < names->size(); ++i)
-    texts.emplace_back((*names)[i].string("a name in filenames"));
-  return texts;
+  return names->strings("filenames");
 }
 
 std::vector<float> read_mean_image(const PickleValue& data_mean) {

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <charconv>
+#include <map>
 #include <unordered_map>
 
 #include "convnet/base/endian.h"
@@ -211,8 +212,8 @@ class PickleParser {
   std::size_t start_, at_, op_at_ = 0;
   PickleNames names_;
   std::vector<std::uint32_t> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack at the marks
-  std::unordered_map<std::uint64_t, std::uint32_t> memo_;
+  std::vector<std::size_t> marks_;               // sizes of the stack at the marks
+  std::map<std::uint64_t, std::uint32_t> memo_;  // no hashes: the file chooses the keys
   // The bytes of texts that were encoded, so that a text is encoded only once.
   std::unordered_map<std::uint32_t, std::uint32_t> encoded_;
   // The dicts that were made of lists of pairs, by the list, so that a list is copied only once.

@@ -16,20 +16,36 @@ namespace {
 
 constexpr int kMostLevels = 100;  ///< of lists and objects in each other
 
+/// Throws InputError if lists and objects are nested too deeply. Each level takes memory of its own, so a
+/// text of brackets alone would take many times its size. (A callback of json::parse() could count levels as
+/// well, but the library then searches a whole list for values to drop whenever an item of it is complete.)
+void check_depth(const std::string& text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '[' || c == '{')) {
+      if (++depth > kMostLevels)
+        throw InputError(fmt::format("it is nested in more than {} levels", kMostLevels));
+    } else if (!quoted && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+}
+
 }  // namespace
 
 JsonValue::JsonValue(std::shared_ptr<const json> value, std::string place)
     : value_(std::move(value)), place_(std::move(place)) {}
 
 JsonValue JsonValue::parse(const std::string& text) {
-  // Each level takes memory of its own, so a text of brackets alone would take many times its size.
-  const auto check_depth = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMostLevels)
-      throw InputError(fmt::format("it is nested in more than {} levels", kMostLevels));
-    return true;
-  };
+  check_depth(text);
   try {
-    return {std::make_shared<const json>(json::parse(text, check_depth)), ""};
+    return {std::make_shared<const json>(json::parse(text)), ""};
   } catch (const json::parse_error& wrong) {
     throw InputError(fmt::format("it is no JSON from byte {} on", wrong.byte));
   } catch (const json::exception&) {  // a number that no double holds

@@ -125,3 +125,46 @@ TEST_CASE("the image that takes an unreadable one's place keeps its own name", "
   CHECK(names_of(*provider, 1, 4) ==
         std::vector<std::string>{"s/1000.jpg", "s/1002.jpg", "s/1002.jpg", "s/1003.jpg"});
 }
+
+TEST_CASE("a pickle that repeats one name or list by reference takes no more memory than it has bytes",
+          "[names]") {
+  // One value goes to the memo (opcode q), and the list takes it from there (opcode h) again and again.
+  const auto repeated = [](const std::string& value, int times) {
+    std::string items = value + std::string("q\0", 2);
+    for (int i = 1; i < times; ++i) items += std::string("h\0", 2);
+    return list({items});
+  };
+  const TempFolder folder;
+  const auto cifar_meta = [&](const std::string& names) {
+    write_file(folder / "batches.meta",
+               pickle_file(dict({{"num_vis", integer(48)}, {"label_names", names}})));
+  };
+  const auto open = [&] { return make_provider("cifar", folder.path(), 1, {}); };
+  Entries entries = small_images();
+  entries.emplace_back("filenames", repeated(str("one name"), 4));
+  write_file(folder / "data_batch_1", pickle_file(dict(entries)));
+  cifar_meta(name_list({"a", "b"}));
+  CHECK(names_of(*open(), 1, 4) == std::vector<std::string>(4, "one name"));
+  entries.back().second = repeated(str(std::string(1000, 'x')), 4);
+  write_file(folder / "data_batch_1", pickle_file(dict(entries)));
+  CHECK_THAT(message_of<InputError>([&] { open()->image_name(1, 0); }),
+             Catch::EndsWith("the names in filenames have more bytes than the file"));
+  cifar_meta(repeated(str(std::string(1000, 'x')), 100));
+  CHECK_THAT(message_of<InputError>(open),
+             Catch::EndsWith("the names in label_names have more bytes than the file"));
+
+  const TempFolder photos;
+  write_file(photos / "batches.meta", meta(200, 1000, 16));
+  const std::string image = photographs(1, 1, 16)[0].bytes;
+  const auto many_labels = [&](int images) {
+    const std::string labels = repeated(integers(std::vector<int>(200)), images);
+    write_file(photos / "data_batch_1",
+               pickle_file(dict({{"data", repeated(str(image), images)}, {"labels", labels}})));
+    ImageOptions options;
+    options.image_size = 16;
+    return make_provider("image", photos.path(), 1, options)->read({1, 0}, {});
+  };
+  CHECK(many_labels(2).images == 2);
+  CHECK_THAT(message_of<InputError>([&] { many_labels(1000); }),
+             Catch::EndsWith("there are more labels than the file has bytes: it repeats lists of them"));
+}
