@@ -38,6 +38,7 @@ std::string PickleValue::Contents::describe(const Node& node) const {
     case PickleKind::storage: return fmt::format("a storage of {} numbers", storages[node.child].count);
     case PickleKind::tensor:
       return fmt::format("a tensor of {} numbers", to_string(tensors[node.child].dims));
+    case PickleKind::object: return fmt::format("an object of {}", printable(node.string));
   }
   return "";
 }
@@ -57,7 +58,8 @@ std::size_t PickleValue::size() const {
     case PickleKind::global:
     case PickleKind::dtype:
     case PickleKind::storage:
-    case PickleKind::tensor: return 0;
+    case PickleKind::tensor:
+    case PickleKind::object: return 0;
     default: return contents_->items_of(node).size();
   }
   const Dims& dims = contents_->arrays[node.child].dims;
@@ -86,6 +88,12 @@ PickleValue PickleValue::at(std::string_view key) const {
   known.resize(std::min<std::size_t>(known.size(), 20));
   fail(fmt::format("there is no '{}'; {}", key,
                    known.empty() ? "it is empty" : fmt::format("the keys are {}", fmt::join(known, ", "))));
+}
+
+std::optional<PickleValue> PickleValue::attributes() const {
+  const Contents::Node& node = contents_->nodes[index_];
+  if (node.kind != PickleKind::object || contents_->items_of(node).empty()) return std::nullopt;
+  return PickleValue(contents_, contents_->items_of(node).front());
 }
 
 std::vector<std::string> PickleValue::keys() const {

@@ -63,13 +63,14 @@ enum class PickleKind : std::uint8_t {
   global,  ///< the name of a function or class
   dtype,   ///< a NumPy type
   storage,
-  tensor
+  tensor,
+  object  ///< of a class that is not read; only in pickles of tensors
 };
 
 /// What a pickle may hold besides None, numbers, strings, lists, tuples and dicts.
 enum class PickleNames {
   arrays,  ///< NumPy arrays and scalars
-  tensors  ///< these, and what PyTorch's state_dicts consist of
+  tensors  ///< these, what PyTorch's state_dicts consist of, and objects of any class, which are left out
 };
 
 /// A value of a pickle. The contents of the file live as long as any of its values. Values that the file
@@ -97,6 +98,9 @@ class PickleValue {
   std::optional<PickleValue> find(std::string_view key) const;
   /// Returns the same value; calls fail() if there is none.
   PickleValue at(std::string_view key) const;
+  /// Returns the attributes of an object of any class, usually a dict; nullopt if it has none, and for other
+  /// values.
+  std::optional<PickleValue> attributes() const;
   /// Returns the keys of a dict that are text or bytes, for messages.
   std::vector<std::string> keys() const;
   /// Returns the entries of a dict whose keys are text or bytes; none for other values.

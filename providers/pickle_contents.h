@@ -28,12 +28,12 @@ struct PickleValue::Contents {
 
   struct Node {
     PickleKind kind = PickleKind::none;
-    /// The index in `items` of a list, tuple or dict, or no_items; the index in `arrays` of an array or
-    /// dtype, in `storages` of a storage, in `tensors` of a tensor.
+    /// The index in `items` of a list, tuple, dict or object (its attributes), or no_items; the index in
+    /// `arrays` of an array or dtype, in `storages` of a storage, in `tensors` of a tensor.
     std::uint32_t child = no_items;
     std::size_t offset = 0;        ///< byte offset of the opcode
     std::int64_t number = 0;       ///< boolean, integer; real: its bits; global: a Known
-    std::string_view string = {};  ///< text, bytes; global of a storage: its type
+    std::string_view string = {};  ///< text, bytes; global of a storage: its type; object: its class
   };
 
   std::string name;                         ///< name of the file

@@ -72,9 +72,15 @@ bool PickleParser::object_step(unsigned char op) {
     }
     case 'R': reduce(); return true;
     case 'b': build(); return true;
-    case 'o':
     case 0x81:
-    case 0x92: fail(fmt::format("it wants an object made; {}", readable()));
+    case 0x92:  // a new object of a class, which gets its attributes by opcode b
+      if (names_ == PickleNames::tensors) {
+        const std::vector<std::uint32_t> values = pop_last(op == 0x81 ? 2 : 3);
+        push(make_object(values[0]));
+        return true;
+      }
+      [[fallthrough]];
+    case 'o': fail(fmt::format("it wants an object made; {}", readable()));
     case 'Q':
       if (names_ == PickleNames::tensors) {
         push_persistent();
@@ -100,7 +106,13 @@ void PickleParser::push_global(std::string_view module, std::string_view name) {
     if (known.module == module && known.name == name &&
         (known.of == PickleNames::arrays || names_ == known.of))
       return push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
-  if (names_ == PickleNames::tensors && push_storage_class(module, name)) return;
+  if (names_ == PickleNames::tensors) {
+    constexpr std::size_t kLongestName = 200;  // several globals may have the same text by reference
+    if (push_storage_class(module, name)) return;
+    if (module.size() + name.size() <= kLongestName)
+      return push_new(PickleKind::global, static_cast<std::int64_t>(other),
+                      c_.decoded.emplace_back(fmt::format("{}.{}", module, name)));
+  }
   fail(fmt::format("it refers to {}.{}; {}", printable(module), printable(name), readable()));
 }
 
@@ -116,6 +128,7 @@ void PickleParser::reduce() {
   if (node(arg_tuple).kind != PickleKind::tuple)
     fail(fmt::format("arguments should be a tuple, not {}", describe(arg_tuple)));
   const std::vector<std::uint32_t>& args = c_.items_of(node(arg_tuple));
+  if (makes_plain_data(node(function))) return push(make_object(function));
   switch (known(node(function))) {
     case KnownGlobal::encode: return push(encode(args));
     case KnownGlobal::bytes:
@@ -133,6 +146,8 @@ void PickleParser::reduce() {
     case KnownGlobal::scalar: return push(make_scalar(args));
     case KnownGlobal::dtype: return push(make_dtype(args));
     case KnownGlobal::ndarray: break;
+    case KnownGlobal::other:
+      fail(fmt::format("it wants {} called; {}", printable(node(function).string), readable()));
     default: return push(reduce_torch(known(node(function)), args));
   }
   fail("numpy.ndarray is called; NumPy writes arrays in another way");
@@ -204,6 +219,10 @@ void PickleParser::build() {
   need(1);
   const std::uint32_t object = stack_.back();
   const PickleKind kind = node(object).kind;
+  if (kind == PickleKind::object) {
+    items_of(object) = {state_tuple};
+    return;
+  }
   // The state of an OrderedDict is its attributes; that of a state_dict are the versions of modules.
   if (names_ == PickleNames::tensors && kind == PickleKind::dict &&
       node(state_tuple).kind == PickleKind::dict)

@@ -72,7 +72,7 @@ void PickleParser::push_integer_line(std::string_view line) {
   if (in_[op_at_] == 'L' && digits.ends_with('L')) digits.remove_suffix(1);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc::result_out_of_range) fail("an integer is beyond 64 bits");
+  if (error == std::errc::result_out_of_range) return push_too_large_integer();
   if (error != std::errc() || end != digits.data() + digits.size())
     fail(fmt::format("'{}' is no integer", printable(line)));
   push_new(PickleKind::integer, value);
@@ -85,13 +85,13 @@ void PickleParser::push_long(std::string_view bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
     if (i >= 8) {
-      if (byte != (negative ? 0xff : 0)) fail("an integer is beyond 64 bits");
+      if (byte != (negative ? 0xff : 0)) return push_too_large_integer();
     } else {
       value = (value & ~(std::uint64_t{0xff} << (8 * i))) | std::uint64_t{byte} << (8 * i);
     }
   }
   const auto number = static_cast<std::int64_t>(value);
-  if ((number < 0) != negative) fail("an integer is beyond 64 bits");
+  if ((number < 0) != negative) return push_too_large_integer();
   push_new(PickleKind::integer, number);
 }
 
@@ -208,6 +208,16 @@ bool PickleParser::stack_step(unsigned char op) {
   }
 }
 
+void PickleParser::push_set() {
+  if (names_ != PickleNames::tensors) fail("sets are not read");
+  push_new(PickleKind::object, 0, "set");
+}
+
+void PickleParser::push_too_large_integer() {
+  if (names_ != PickleNames::tensors) fail("an integer is beyond 64 bits");
+  push_new(PickleKind::object, 0, "int beyond 64 bits");
+}
+
 bool PickleParser::container_step(unsigned char op) {
   switch (op) {
     case ']': push_new(PickleKind::list); return true;
@@ -223,9 +233,15 @@ bool PickleParser::container_step(unsigned char op) {
     case 'e': extend(PickleKind::list, pop_to_mark()); return true;
     case 's': extend(PickleKind::dict, pop_last(2)); return true;
     case 'u': extend(PickleKind::dict, pop_to_mark()); return true;
-    case 0x8f:
+    case 0x8f: push_set(); return true;
     case 0x90:
-    case 0x91: fail("sets are not read");
+      pop_to_mark();
+      need(1);
+      return true;
+    case 0x91:
+      pop_to_mark();
+      push_set();
+      return true;
     default: return false;
   }
 }

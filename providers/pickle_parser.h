@@ -31,7 +31,8 @@ enum class KnownGlobal : std::int64_t {
   rebuild_from_type,
   tensor_class,
   size,
-  storage_class
+  storage_class,
+  other  ///< anything else; its node's string is the name
 };
 
 /// The newest protocol of pickles that is read.
@@ -135,6 +136,7 @@ class PickleParser {
   void extend(PickleKind kind, const std::vector<std::uint32_t>& values) {
     need(1);
     const std::uint32_t container = stack_.back();
+    if (node(container).kind == PickleKind::object) return;  // of a class derived from list or dict
     if (node(container).kind != kind) fail(fmt::format("items are added to {}", describe(container)));
     if (kind == PickleKind::dict && values.size() % 2 != 0) fail("a key of a dict has no value");
     if (values.empty()) return;
@@ -179,6 +181,8 @@ class PickleParser {
 
   void push_integer_line(std::string_view line);
   void push_long(std::string_view bytes);
+  void push_too_large_integer();
+  void push_set();
   std::string_view unquote(std::string_view line);
   std::string_view unescape(std::string_view line);
 
@@ -200,6 +204,8 @@ class PickleParser {
   // PyTorch (pickle_tensors.cpp).
   bool push_storage_class(std::string_view module, std::string_view name);
   void push_persistent();
+  std::uint32_t make_object(std::uint32_t of_class);
+  bool makes_plain_data(const Node& function) const;
   std::uint32_t reduce_torch(KnownGlobal function, const std::vector<std::uint32_t>& args);
   std::uint32_t make_ordered_dict(const std::vector<std::uint32_t>& args);
   std::uint32_t make_tensor(const std::vector<std::uint32_t>& args);

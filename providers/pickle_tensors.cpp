@@ -38,6 +38,34 @@ bool PickleParser::push_storage_class(std::string_view module, std::string_view 
   return true;
 }
 
+/// Returns whether a call of this makes data that weights do not need, like the options of a training script.
+/// What else a file wants called is refused, though nothing is ever called.
+bool PickleParser::makes_plain_data(const Node& function) const {
+  static constexpr std::array<std::string_view, 26> names = {
+      "__builtin__.bytearray", "__builtin__.complex",
+      "__builtin__.frozenset", "__builtin__.range",
+      "__builtin__.set",       "__builtin__.slice",
+      "__builtin__.xrange",    "builtins.bytearray",
+      "builtins.complex",      "builtins.frozenset",
+      "builtins.range",        "builtins.set",
+      "builtins.slice",        "collections.defaultdict",
+      "collections.deque",     "datetime.date",
+      "datetime.datetime",     "datetime.time",
+      "datetime.timedelta",    "functools.partial",
+      "pathlib.PosixPath",     "pathlib.PurePosixPath",
+      "pathlib.WindowsPath",   "torch._utils._rebuild_qtensor",
+      "torch.device",          "torch._utils._rebuild_tensor_v3"};
+  return function.kind == PickleKind::global && known(function) == KnownGlobal::other &&
+         std::find(names.begin(), names.end(), function.string) != names.end();
+}
+
+std::uint32_t PickleParser::make_object(std::uint32_t of_class) {
+  const Node& named = node(of_class);
+  if (named.kind != PickleKind::global) fail(fmt::format("an object is made of {}", describe(of_class)));
+  const std::string_view name = known(named) == KnownGlobal::other ? named.string : "a class of PyTorch";
+  return add(PickleKind::object, 0, name);
+}
+
 /// ('storage', its class, key, device, number of elements), in older files with one more item: None, or
 /// (key of the view, offset, number of elements).
 void PickleParser::push_persistent() {
@@ -49,6 +77,9 @@ void PickleParser::push_persistent() {
   };
   if (items.empty() || !is_string(items[0]))
     fail("it refers to an object outside of the pickle in no known way");
+  // ('module', class, file and text of its source), in older files of whole models
+  if (node(items[0]).string == "module" && items.size() == 4 && node(items[1]).kind == PickleKind::global)
+    return push(items[1]);
   if (node(items[0]).string != "storage")
     fail(fmt::format("it refers to '{}' outside of the pickle; {}", printable(node(items[0]).string),
                      readable()));

@@ -30,7 +30,7 @@ constexpr std::int64_t kOldProtocol = 1001;
 constexpr std::array<const char*, 12> kPlaces = {
     "state_dict_ema", "model_ema", "ema_state_dict", "ema",     "state_dict", "model_state_dict",
     "model",          "net",       "network",        "weights", "params",     "module"};
-constexpr int kDeepestPlace = 2;
+constexpr int kDeepestPlace = 2, kDeepestModule = 100;
 constexpr std::size_t kMostEntries =
     64;  ///< of a dict without a usual key in which a state_dict is looked for
 
@@ -40,22 +40,75 @@ constexpr std::uint64_t kMostGrowth = 16;
 
 // ---- The state_dict ----
 
+using Tensors = std::vector<std::pair<std::string, PickleTensor>>;
+
 struct StateDict {
-  PickleValue dict;
-  std::string place;
+  PickleValue value;  ///< for messages
+  Tensors tensors;
+  std::string place = {};
 };
 
-bool has_tensors(const PickleValue& dict) {
-  const auto entries = dict.entries();
+/// Collects the tensors of a state_dict, or of a model that was saved whole.
+class TensorCollector {
+ public:
+  explicit TensorCollector(const PickleValue& value)
+      : value_(value), room_(value.file_bytes() * kMostGrowth) {}
+
+  Tensors collect() {
+    add_tensors(value_, "");
+    add_module(value_, "", kDeepestModule);
+    return std::move(tensors_);
+  }
+
+ private:
+  /// A file may repeat values by reference, so what is made of them is counted.
+  void take(std::uint64_t bytes) {
+    if (bytes > room_) value_.fail("its values contain each other more often than those of a model do");
+    room_ -= bytes;
+  }
+
+  void add_tensors(const PickleValue& dict, const std::string& prefix) {
+    for (const auto& [key, value] : dict.entries()) {
+      take(1);
+      if (value.kind() != PickleKind::tensor) continue;
+      take(prefix.size() + key.size() + sizeof(Tensors::value_type));
+      tensors_.emplace_back(prefix + std::string(key), value.tensor("an entry"));
+    }
+  }
+
+  /// Adds the parameters and buffers of an object of torch.nn.Module, and those of the modules in it, under
+  /// the names that state_dict() gives them.
+  void add_module(const PickleValue& module, const std::string& prefix, int depth) {
+    const std::optional<PickleValue> attributes = module.attributes();
+    if (!attributes) return;
+    take(1 + attributes->size());
+    for (const char* const kind : {"_parameters", "_buffers"})
+      if (const auto dict = attributes->find(kind)) add_tensors(*dict, prefix);
+    const auto modules = attributes->find("_modules");
+    if (!modules) return;
+    if (depth == 0) value_.fail("its modules are nested too deeply");
+    for (const auto& [name, inner] : modules->entries()) {
+      take(prefix.size() + name.size() + 1);
+      add_module(inner, prefix + std::string(name) + ".", depth - 1);
+    }
+  }
+
+  const PickleValue& value_;
+  std::uint64_t room_;
+  Tensors tensors_;
+};
+
+/// Returns the tensors of a state_dict, or of a model that was saved whole; none of other values.
+Tensors tensors_of(const PickleValue& value) {
+  Tensors tensors = TensorCollector(value).collect();
   // A single number beside a state_dict is a cost or a count.
-  return std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
-    return entry.second.kind() == PickleKind::tensor && !entry.second.tensor("a tensor").dims.empty();
-  });
+  const bool only_numbers =
+      std::all_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.second.dims.empty(); });
+  return only_numbers ? Tensors() : tensors;
 }
 
 /// Returns the state_dict that is `value` or within it, at most `depth` dicts deep; nullopt if there is none.
 std::optional<StateDict> find_state_dict(const PickleValue& value, int depth) {
-  if (value.kind() != PickleKind::dict) return std::nullopt;
   const auto within = [&](const std::string& key, const PickleValue& inner) -> std::optional<StateDict> {
     std::optional<StateDict> found = find_state_dict(inner, depth - 1);
     if (found) found->place = key + (found->place.empty() ? "" : "." + found->place);
@@ -68,7 +121,7 @@ std::optional<StateDict> find_state_dict(const PickleValue& value, int depth) {
       if (auto found = within(key, *inner)) return found;
     }
   }
-  if (has_tensors(value)) return StateDict{value, ""};
+  if (Tensors tensors = tensors_of(value); !tensors.empty()) return StateDict{value, std::move(tensors)};
   const auto entries = value.entries();
   if (depth < kDeepestPlace || entries.size() > kMostEntries) return std::nullopt;
   std::optional<StateDict> only;
@@ -138,10 +191,9 @@ std::vector<float> read_elements(const PickleTensor& tensor, const Numbers& numb
   return values;
 }
 
-TensorFile read_tensors(const InputFile& file, const PickleValue& dict, const Numbers& numbers) {
+TensorFile read_tensors(const InputFile& file, const StateDict& dict, const Numbers& numbers) {
   std::map<std::string_view, PickleTensor> last;  // of a key that is there twice, the last entry counts
-  for (const auto& [key, value] : dict.entries())
-    if (value.kind() == PickleKind::tensor) last.insert_or_assign(key, value.tensor("an entry"));
+  for (const auto& [key, tensor] : dict.tensors) last.insert_or_assign(key, tensor);
   TensorFile contents;
   std::uint64_t room = file.size() * kMostGrowth;
   for (const auto& [key, tensor] : last) {
@@ -158,7 +210,7 @@ TensorFile read_tensors(const InputFile& file, const PickleValue& dict, const Nu
     take(element_count(tensor.dims), sizeof(float));
     contents.tensors[std::string(key)] = {tensor.dims, read_elements(tensor, numbers)};
   }
-  if (contents.tensors.empty()) dict.fail("the state_dict has no tensor of floating-point numbers");
+  if (contents.tensors.empty()) dict.value.fail("the state_dict has no tensor of floating-point numbers");
   return contents;
 }
 
@@ -191,7 +243,7 @@ TorchWeights read_zip(const InputFile& file) {
       parse_pickle_at(std::make_shared<const std::string>(archive.read(folder + "data.pkl")), at,
                       file.path() + ": data.pkl", PickleNames::tensors);
   const StateDict found = state_dict_of(root);
-  return {read_tensors(file, found.dict, numbers), found.place};
+  return {read_tensors(file, found, numbers), found.place};
 }
 
 /// Where the numbers of a key are in a file.
@@ -252,7 +304,7 @@ TorchWeights read_old(const InputFile& file) {
                             static_cast<std::size_t>(bytes));
   };
   const StateDict found = state_dict_of(root);
-  return {read_tensors(file, found.dict, numbers), found.place};
+  return {read_tensors(file, found, numbers), found.place};
 }
 
 }  // namespace

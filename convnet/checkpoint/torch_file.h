@@ -20,9 +20,10 @@ struct TorchWeights {
 bool is_torch_file(std::string_view first);
 
 /// Reads a file of torch.save, which is a state_dict or has one in a dict: under a usual key (averaged
-/// weights before others), or else in its only dict with tensors. Throws InputError, with what can be done,
-/// for files that hold anything but tensors and plain data, that have no state_dict, or that are damaged;
-/// RunError for I/O errors. Memory is bounded by a multiple of the file's size.
+/// weights before others), or else in its only dict with tensors. A whole model stands for its state_dict.
+/// Other objects are left out. Throws InputError, with what can be done, for files that want functions called
+/// other than those that make tensors and plain data, that have no state_dict, or that are damaged; RunError
+/// for I/O errors. Memory is bounded by a multiple of the file's size.
 TorchWeights read_torch_file(const InputFile& file);
 
 }  // namespace convnet

@@ -20,6 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           parse_pickle_at(std::make_shared<const std::string>(bytes), at, "fuzz", PickleNames::tensors);
       for (const auto& [key, value] : root.entries()) {
         value.describe();
+        if (const auto attributes = value.attributes()) attributes->describe();
         if (value.kind() == PickleKind::tensor) value.tensor("it").extent();
       }
     }

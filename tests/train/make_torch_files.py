@@ -4,7 +4,9 @@
 The files are in the repository, since test machines need not have PyTorch. small*.pth hold a small net under several names,
 types*.pt tensors of all kinds. The names say how they are made; "-old" is the form of PyTorch before 1.6.
 """
+import argparse
 import collections
+import datetime
 import pathlib
 
 import torch
@@ -68,5 +70,10 @@ save({"model": {name: 0 * tensor for name, tensor in before.items()},
 schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [30, 60])
 save({"lr_scheduler": schedule.state_dict(), "loss": torch.tensor(0.5),
       "generator": {"module." + name: tensor for name, tensor in before.items()}}, "small-milestones.pth")
-save(net, "small-whole.pth", old=False)
+net.load_state_dict(before)
+save({"epoch": 3, "net": net}, "small-whole.pth", old=False)
+# What training scripts keep beside the weights: their options, and data of Python's own classes.
+save({"model": before, "args": argparse.Namespace(lr=0.1, device=torch.device("cpu"), amp=True, paths=[pathlib.PurePosixPath("a")]),
+      "seen": {1, 2}, "counts": collections.defaultdict(int, a=1), "seed": 2**70, "dtype": torch.float16,
+      "date": datetime.datetime(2026, 11, 29)}, "small-trainer.pth")
 save(tensors(), "types.pt")

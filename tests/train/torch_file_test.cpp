@@ -124,12 +124,16 @@ TEST_CASE("state_dicts that PyTorch wrote are found and read in both forms", "[t
                                                      {"small-parallel-old.pth", "state_dict"},
                                                      {"small-milestones.pth", "generator"},
                                                      {"small-milestones-old.pth", "generator"},
-                                                     {"small-ema.pth", "model_ema"}};
+                                                     {"small-ema.pth", "model_ema"},
+                                                     {"small-trainer.pth", "model"},
+                                                     {"small-trainer-old.pth", "model"},
+                                                     {"small-whole.pth", "net"}};
   for (const auto& [name, place] : places) {
     CAPTURE(name);
     const TorchWeights weights = read(data_file(name));
     CHECK(weights.place == place);
-    const std::string prefix = place.empty() ? "" : "module.";
+    const bool plain = place.empty() || place == "model" || place == "net";
+    const std::string prefix = plain ? "" : "module.";
     const auto& tensors = weights.tensors.tensors;
     CHECK(tensors.size() == 8);  // num_batches_tracked is no weight
     CHECK(tensors.at(prefix + "conv1.weight").dims == Dims{2, 1, 3, 3});
@@ -173,8 +177,9 @@ TEST_CASE("a file of torch.save with code in it is refused by name, and nothing 
   const std::string weights = tensor(storage("0", 2), 0, {2}, {1});
   const auto both = [&](const std::string& value) {
     const std::string message = error_of(zip_of(value, {{"0", floats({1, 2})}}));
-    CHECK(error_of(old_of(value, "](X\1\0\0\0" + "0e"s, little(2, 8) + floats({1, 2}))).find("refers to") !=
-          std::string::npos);
+    CHECK(
+        error_of(old_of(value, "](X\1\0\0\0" + "0e"s, little(2, 8) + floats({1, 2}))).find(" called; only") !=
+        std::string::npos);
     return message;
   };
   for (const auto& [module, name] :
@@ -190,20 +195,74 @@ TEST_CASE("a file of torch.save with code in it is refused by name, and nothing 
     global.append(module).append("\n").append(name).append("\n");
     const std::string message = both(dict({{"w", weights}, {"x", global + call}}));
     CHECK(message.starts_with("f.pth: data.pkl: byte "));
-    CHECK(message.ends_with("it refers to " + module + "." + name +
-                            "; only tensors and plain data are read, and nothing is run; in Python, "
+    CHECK(message.ends_with("it wants " + module + "." + name +
+                            " called; only tensors and plain data are read, and nothing is run; in Python, "
                             "torch.save(model.state_dict(), FILE) writes such a file"));
     CHECK(both(text(module) + text(name) + "\x93" + call).find(module + "." + name) != std::string::npos);
   }
   CHECK(error_of(zip_of("(" + text("touch " + made) + "ios\nsystem\n")).find("os.system") !=
         std::string::npos);
-  CHECK(error_of(zip_of("ccollections\nOrderedDict\n)\x81")).find("wants an object made") !=
+  CHECK(error_of(zip_of("(cos\nsystem\n" + text("touch " + made) + "o")).find("wants an object made") !=
+        std::string::npos);
+  CHECK(error_of(zip_of("cos\n" + std::string(200, 'x') + "\n")).find("it refers to os.xxx") !=
         std::string::npos);
   CHECK(error_of(zip_of("ctorch\nTensor\n)R")).find("a class of PyTorch is called") != std::string::npos);
-  CHECK(message_of<InputError>([] {
-          read(data_file("small-whole.pth"));
-        }).find("it refers to torch.nn.modules.module.Module; only tensors") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(made));
+}
+
+TEST_CASE("objects of any class are left out, and those of models give their tensors", "[torch]") {
+  const std::string one = tensor(storage("0", 1), 0, {1}, {1});
+  const auto new_object = [](const std::string& attributes) {
+    return "c__main__\nNet\n)\x81" + attributes + "b";
+  };
+  const auto names_of = [](const std::string& value) {
+    std::vector<std::string> names;
+    for (const auto& [name, t] : parse(zip_of(value, {{"0", floats({1})}})).tensors.tensors)
+      names.push_back(name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const std::string layer = new_object(dict({{"_parameters", dict({{"weight", one}, {"bias", "N"}})},
+                                             {"_buffers", dict({{"mean", one}})},
+                                             {"other", one}}));
+  CHECK(names_of(layer) == Names{"mean", "weight"});
+  CHECK(names_of(new_object(dict({{"_modules", dict({{"0", layer}, {"act", "N"}, {"1", layer}})}}))) ==
+        Names{"0.mean", "0.weight", "1.mean", "1.weight"});
+  // With objects, sets and a call that makes plain data beside the weights.
+  const std::string set = "\x8f(" + integer(1) + "\x90", frozen_set = "(" + integer(1) + "\x91";
+  const std::string derived = "c__main__\nDict\n)\x81(" + text("a") + integer(1) + "u";
+  const std::string device = "ctorch\ndevice\n" + text("cuda") + "\x85R";
+  CHECK(names_of(dict({{"w", one},
+                       {"args", new_object(dict({{"lr", integer(1)}}))},
+                       {"set", set},
+                       {"frozen", frozen_set},
+                       {"derived", derived},
+                       {"device", device},
+                       {"seed", "\x8a\x09" + little(0, 8) + "\1"},
+                       {"line", "L123456789012345678901234567890L\n"},
+                       {"dtype", "ctorch\nfloat16\n"}})) == Names{"w"});
+  CHECK(error_of(zip_of(new_object("}"))) ==
+        "f.pth: data.pkl: byte 17: an object of __main__.Net holds no state_dict; in Python, "
+        "torch.save(model.state_dict(), FILE) writes one");
+
+  // A module that contains itself, and one that contains 2 to the power of 60 others by reference.
+  const auto wrong = [](const std::string& value) { return error_of(zip_of(value)); };
+  const std::string itself =
+      "c__main__\nNet\n)\x81q\x01" + dict({{"_modules", dict({{"m", "h\x01"}})}}) + "b";
+  CHECK(wrong(itself).find("its values contain each other more often") != std::string::npos);
+  std::string nested = new_object("}");
+  for (int i = 0; i < 60; ++i) {
+    const std::string slot(1, static_cast<char>(i + 1));
+    nested = new_object(dict({{"_modules", dict({{"a", nested + "q" + slot}, {"b", "h" + slot}})}}));
+  }
+  CHECK(wrong(nested).find("its values contain each other more often") != std::string::npos);
+  // A name that is repeated by reference.
+  std::string repeated = "}(" + text(std::string(1000, 'n')) + "q\x01" + one;
+  for (int i = 0; i < 1000; ++i) repeated += "h\x01N";
+  CHECK(names_of(repeated + "u").size() == 1);
+  std::string tensors = "}(" + text(std::string(1000, 'n')) + "q\x01" + one + "q\x02";
+  for (int i = 0; i < 1000; ++i) tensors += "h\x01h\x02";
+  CHECK(wrong(tensors + "u").find("its values contain each other more often") != std::string::npos);
 }
 
 TEST_CASE("state_dicts are found within other dicts, averages first", "[torch]") {
