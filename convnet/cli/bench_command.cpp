@@ -251,7 +251,7 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
   const int device = options.devices.gpus()[0];
   std::vector<double> peaks;
   const auto measure_peak = [&] {
-    for (int i = 0; i < 10; ++i) peaks.push_back(machine->measure_peak_flops(device));
+    for (int i = 0; i < 5; ++i) peaks.push_back(machine->measure_peak_flops(device));
   };
   measure_peak();
   const double copy_before = machine->measure_copy_bandwidth(device);

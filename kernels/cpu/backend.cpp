@@ -185,7 +185,7 @@ class CpuBackend : public Backend {
     set_teams(threads);
   }
 
-  /// Returns the FLOP/s of the fastest of five products of large matrices.
+  /// Returns the FLOP/s of the fastest of three products of large matrices.
   double product_flops() const {
     const OpDesc product = InnerProductForward{.g = {.n = 512, .in = 1024, .out = 1024}, .bias = false};
     const auto op = preparer_.prepare(product, LayoutHints(arguments(product).size()));
@@ -197,7 +197,7 @@ class CpuBackend : public Backend {
     }
     HostMemory workspace(op->workspace_bytes());
     double best = 0;
-    for (int repeat = 0; repeat < 5; ++repeat) {
+    for (int repeat = 0; repeat < 3; ++repeat) {
       const auto start = Clock::now();
       op->run(pointers, workspace.data(), nullptr);
       best = std::max(best, op_flops(product) / seconds_since(start));

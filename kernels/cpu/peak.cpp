@@ -26,7 +26,7 @@ using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 template <class MultiplyAdd>
 double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
   constexpr int chains = 12;  // as many independent sums hide the latency of an instruction
-  constexpr int rounds = 4'000'000;
+  constexpr int rounds = 1'000'000;  // some milliseconds
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     float sink = 0;
@@ -70,7 +70,7 @@ double measure_copy_bandwidth(int threads) {
   constexpr std::int64_t count = 1 << 25;
   std::vector<float> from(count, 1.0F), to(count, 0.0F);
   double best = 0;
-  for (int repeat = 0; repeat < 7; ++repeat) {
+  for (int repeat = 0; repeat < 4; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
 #pragma omp parallel for simd schedule(static) num_threads(threads)
     for (std::int64_t i = 0; i < count; ++i)
