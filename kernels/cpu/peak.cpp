@@ -25,7 +25,7 @@ using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 /// which does `flops` operations: the best of five short loops.
 template <class MultiplyAdd>
 double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
-  constexpr int chains = 12;  // as many independent sums hide the latency of an instruction
+  constexpr int chains = 12;         // as many independent sums hide the latency of an instruction
   constexpr int rounds = 1'000'000;  // some milliseconds
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
