@@ -12,9 +12,11 @@ In a page, a fenced block is
 Other blocks are not read. Commands see the repository's scripts, configs and bench, and the program as build/release/convnet and on PATH.
 """
 
+import gzip
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,12 +26,14 @@ FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 MEASURED = re.compile(r"\d+\.\d{3,} sec|\d+\.\d{3,}|\d+\.\d%")
 # What a page does at full size is done here at a smaller one, and in the temporary folder.
 SMALLER = {
-    "docs/show.md": [("--train-range 1-5", "--train-range 1"), ("--epochs 10", "--epochs 1")],
+    "docs/show.md": [("make-cifar-from-mnist cifar", "make-cifar-from-mnist cifar small-mnist"), ("--train-range 1-5", "--train-range 1"),
+                     ("--test-range 6", "--test-range 2"), ("--epochs 10", "--epochs 1"), ("train,10000,", "train,2000,")],
     "README.md": [("/tmp/", "./"), ("--train-range 1-6", "--train-range 1"), ("--epochs 2 --test-freq 6", "--epochs 1 --test-freq 1 --threads 1"),
                   ("--epochs 4", "--epochs 2"), ("--threads 2", "--threads 1 --steps 4")],
     # The nets of several GPUs are planned, not measured.
     "configs/README.md": [("convnet bench", "convnet plan")],
 }
+SMALL_MNIST = {"train": 2000, "t10k": 500}  # images, for commands that take the folder small-mnist
 # Commands that other tests run, or that need root, several hosts or minutes. A block with one of them is not run.
 NOT_RUN = {
     "README.md": ["scripts/quickstart", "scripts/package", "mpirun --host alpha"],
@@ -39,6 +43,16 @@ NOT_RUN = {
 PREPARED = {
     "README.md": "scripts/make-images-from-mnist made 20 && cp made/train/pullover/00005.png photo.png && mv made/train photos",
 }
+
+
+def write_small_mnist(folder):
+    """Writes the first images of Fashion-MNIST to a folder."""
+    folder.mkdir()
+    for half, count in SMALL_MNIST.items():
+        for stem, dims, size in ((f"{half}-images-idx3-ubyte", 3, 28 * 28), (f"{half}-labels-idx1-ubyte", 1, 1)):
+            with gzip.open(FASHION_MNIST / f"{stem}.gz") as file:
+                data = file.read(4 + 4 * dims + count * size)
+            (folder / stem).write_bytes(data[:4] + struct.pack(">I", count) + data[8:])
 
 
 def blocks_of(text):
@@ -96,8 +110,7 @@ class Page:
         sys.exit(f"{self.name}:{line}: {message}")
 
     def run(self, line, words, commands):
-        for full, smaller in SMALLER.get(self.name, []):
-            commands = commands.replace(full, smaller)
+        commands = self.smaller(commands)
         script = f"source {self.state}\nset -e\n{commands}\nexport -p > {self.state}"
         done = subprocess.run(["bash", "-c", script], cwd=self.folder, env=self.environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -108,6 +121,11 @@ class Page:
         wanted = next((int(word.removeprefix("exit=")) for word in words if word.startswith("exit=")), 0)
         if done.returncode != wanted:
             self.fail(line, f"exit code {done.returncode} instead of {wanted} of\n{commands}\n{done.stdout}")
+
+    def smaller(self, text):
+        for full, smaller in SMALLER.get(self.name, []):
+            text = text.replace(full, smaller)
+        return text
 
     def leaves_out(self, commands):
         """Says whether a block is one of those that are not run."""
@@ -130,7 +148,7 @@ class Page:
                 self.run(line, words, content)
                 count += 1
             elif kind == "output":
-                wrong = difference(content, self.printed)
+                wrong = difference(self.smaller(content), self.printed)
                 if wrong:
                     self.fail(line, f"the output {wrong}:\n{content}\nbut this was:\n{self.printed}")
         if count == 0:
@@ -152,6 +170,7 @@ def main():
             (folder / "build/release/convnet").symlink_to(program)
             for shared in ("scripts", "configs", "bench"):
                 (folder / shared).symlink_to(ROOT / shared)
+            write_small_mnist(folder / "small-mnist")
             path = f"{folder / 'build/release'}{os.pathsep}{os.environ['PATH']}"
             Page(name, folder, dict(os.environ, PATH=path, HOME=temporary)).try_blocks()
 
