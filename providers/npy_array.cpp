@@ -24,14 +24,14 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers of files are used as they are");
 
 struct TypeName {
-  std::string_view descr;
+  std::string_view name;  ///< without the byte order
   NpyType type;
 };
 constexpr std::array kTypes = {
-    TypeName{"|b1", NpyType::boolean}, TypeName{"|i1", NpyType::i8},  TypeName{"|u1", NpyType::u8},
-    TypeName{"<i2", NpyType::i16},     TypeName{"<u2", NpyType::u16}, TypeName{"<i4", NpyType::i32},
-    TypeName{"<u4", NpyType::u32},     TypeName{"<i8", NpyType::i64}, TypeName{"<u8", NpyType::u64},
-    TypeName{"<f4", NpyType::f32},     TypeName{"<f8", NpyType::f64}};
+    TypeName{"b1", NpyType::boolean}, TypeName{"i1", NpyType::i8},  TypeName{"u1", NpyType::u8},
+    TypeName{"i2", NpyType::i16},     TypeName{"u2", NpyType::u16}, TypeName{"i4", NpyType::i32},
+    TypeName{"u4", NpyType::u32},     TypeName{"i8", NpyType::i64}, TypeName{"u8", NpyType::u64},
+    TypeName{"f4", NpyType::f32},     TypeName{"f8", NpyType::f64}};
 
 /// Calls f(T{}) with the C++ type of the numbers.
 template <class F>
@@ -127,9 +127,14 @@ class DictParser {
   NpyType type() {
     if (next_is('[')) fail("is of a structured array; save each field as an array of its own");
     const std::string_view descr = quoted();
+    // NumPy writes "<f4" and "|u1", other programs also "=f4", "f4" and "<u1".
+    const bool has_order =
+        !descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string_view::npos;
+    const std::string_view name = descr.substr(has_order ? 1 : 0);
     const auto* const found =
-        std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.descr == descr; });
-    if (found != kTypes.end()) return found->type;
+        std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.name == name; });
+    if (found != kTypes.end() && (!descr.starts_with('>') || item_bytes(found->type) == 1))
+      return found->type;
     fail(fmt::format("says that its {} are '{}'; {}", is_text(descr) ? "elements" : "numbers",
                      printable(descr), advice(descr)));
   }
@@ -167,6 +172,7 @@ class DictParser {
         fail(fmt::format("has a shape with '{}'", printable(rest_.substr(0, 24))));
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       dims.push_back(dim);
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // Python 2
       if (!next_is(')')) expect(',');
     }
     expect(')');

@@ -237,6 +237,8 @@ bool PickleParser::container_step(unsigned char op) {
     case 0x90:
       pop_to_mark();
       need(1);
+      if (node(stack_.back()).kind != PickleKind::object)
+        fail(fmt::format("items of a set are added to {}", describe(stack_.back())));
       return true;
     case 0x91:
       pop_to_mark();

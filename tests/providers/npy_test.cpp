@@ -84,6 +84,13 @@ TEST_CASE("Headers of .npy files are read", "[providers]") {
   CHECK(npy_header_of(npy("{'descr':'<i4','fortran_order':False,'shape':()}", "abcd")).dims.empty());
   CHECK(npy_header_of(npy("{'descr': '<i4', 'fortran_order': False, 'shape': (0, 5)}", "")).dims ==
         Dims{0, 5});
+  // Other programs than NumPy name types in other ways, and Python 2 has an L behind sizes.
+  for (const auto& [descr, type] :
+       {std::pair{"<u1", NpyType::u8}, {">i1", NpyType::i8}, {"u1", NpyType::u8}, {"<b1", NpyType::boolean}})
+    CHECK(npy_header_of(npy_array<std::uint8_t>(descr, "(2L, 3L)", std::vector<std::uint8_t>(6))).type ==
+          type);
+  for (const char* const descr : {"=f4", "f4", "|f4"})
+    CHECK(npy_header_of(npy_array<float>(descr, "(2, 1L)", {1, 2})).type == NpyType::f32);
 }
 
 TEST_CASE("Wrong .npy files are refused with their name and what is wrong", "[providers]") {

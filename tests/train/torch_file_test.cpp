@@ -245,6 +245,9 @@ TEST_CASE("objects of any class are left out, and those of models give their ten
         "f.pth: data.pkl: byte 17: an object of __main__.Net holds no state_dict; in Python, "
         "torch.save(model.state_dict(), FILE) writes one");
 
+  CHECK(error_of(zip_of("](" + integer(1) + "\x90")).find("items of a set are added to a list") !=
+        std::string::npos);
+
   // A module that contains itself, and one that contains 2 to the power of 60 others by reference.
   const auto wrong = [](const std::string& value) { return error_of(zip_of(value)); };
   const std::string itself =
