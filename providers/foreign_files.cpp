@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 /// Returns the format of a file that may hold a data set in another form; null for all other files.
 const FileFormat* container_format(const std::string& path) {
+  if (path.ends_with("-ubyte.gz")) return nullptr;  // provider mnist reads it as it is
   const InputFile file(path);
   const FileFormat* format = find_format(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)));
   if (format == nullptr || path.ends_with(".tar") || path.ends_with(".npy")) return nullptr;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "convnet/base/error.h"
+#include "providers/foreign_files.h"
 #include "providers/registry.h"
 #include "tests/catch.h"
 #include "tests/providers/gzip.h"
@@ -381,4 +382,13 @@ TEST_CASE("mnist reads Fashion-MNIST", "[providers]") {
   std::vector<std::int32_t> first(6);
   std::memcpy(first.data(), test.matrices[1].data(), first.size() * sizeof first[0]);
   CHECK(first == std::vector<std::int32_t>{9, 2, 1, 1, 6, 1});
+}
+
+TEST_CASE("packed files of MNIST are not told to be unpacked, others are", "[mnist]") {
+  const TempFolder folder;
+  write_file(folder / "train-images-idx3-ubyte.gz", gzip("images"));
+  CHECK(foreign_files_text(folder.path(), {}).empty());
+  write_file(folder / "train-images.csv.gz", gzip("images"));
+  CHECK(foreign_files_text(folder.path(), {}) ==
+        "; train-images.csv.gz in it is compressed by gzip: unpack it with gunzip");
 }
