@@ -18,12 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the format of a file that may hold a data set in another form; null for all other files.
+/// Returns the format of a file that may hold a data set in another form; null for all other files, also for
+/// those that some provider reads as they are.
 const FileFormat* container_format(const std::string& path) {
-  if (path.ends_with("-ubyte.gz")) return nullptr;  // provider mnist reads it as it is
   const InputFile file(path);
   const FileFormat* format = find_format(file.read(0, std::min<std::uint64_t>(file.size(), kFormatBytes)));
-  if (format == nullptr || path.ends_with(".tar") || path.ends_with(".npy")) return nullptr;
+  if (format == nullptr || path.ends_with(".tar") || path.ends_with(".npy") || path.ends_with("-ubyte.gz"))
+    return nullptr;
   const bool may_hold_data = format->kind == FileKind::compressed || format->kind == FileKind::archive ||
                              format->kind == FileKind::arrays || format->kind == FileKind::web_page;
   return may_hold_data ? format : nullptr;

@@ -247,14 +247,7 @@ class ImagePickles final : public ImageSource {
     if (!names.is_sequence() || names.size() == 0)
       names.fail(fmt::format("label_names should be a list of names, not {}", names.describe()));
     info_.classes = rule_.classes = static_cast<std::int64_t>(names.size());
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const PickleKind kind = names[i].kind();
-      const bool named = kind == PickleKind::text || kind == PickleKind::bytes;
-      info_.class_names.push_back(named ? std::string(names[i].string("a name")) : std::to_string(i));
-      bytes += named ? info_.class_names.back().size() : 0;
-      if (bytes > names.file_bytes()) names.fail("the names in label_names have more bytes than the file");
-    }
+    info_.class_names = names.strings("label_names", true);
     if (const auto offset = meta.find("label_offset")) {
       rule_.offset = offset->integer("label_offset");
       if (std::abs(static_cast<double>(rule_.offset)) > 1e9)

@@ -128,9 +128,7 @@ class DictParser {
     if (next_is('[')) fail("is of a structured array; save each field as an array of its own");
     const std::string_view descr = quoted();
     // NumPy writes "<f4" and "|u1", other programs also "=f4", "f4" and "<u1".
-    const bool has_order =
-        !descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string_view::npos;
-    const std::string_view name = descr.substr(has_order ? 1 : 0);
+    const std::string_view name = descr.substr(descr.find_first_of("<>|=") == 0 ? 1 : 0);
     const auto* const found =
         std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeName& t) { return t.name == name; });
     if (found != kTypes.end() && (!descr.starts_with('>') || item_bytes(found->type) == 1))

@@ -177,12 +177,17 @@ std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
 
 std::size_t PickleValue::file_bytes() const { return contents_->file->size(); }
 
-std::vector<std::string> PickleValue::strings(const std::string& what) const {
+std::vector<std::string> PickleValue::strings(const std::string& what, bool numbered) const {
   if (!is_sequence()) fail(fmt::format("{} should be a list of names, not {}", what, describe()));
   std::vector<std::string> strings;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < size(); ++i) {
-    strings.emplace_back((*this)[i].string("a name in " + what));
+    const PickleValue item = (*this)[i];
+    if (numbered && item.kind() != PickleKind::text && item.kind() != PickleKind::bytes) {
+      strings.push_back(std::to_string(i));
+      continue;
+    }
+    strings.emplace_back(item.string("a name in " + what));
     bytes += strings.back().size();
     if (bytes > file_bytes()) fail(fmt::format("the names in {} have more bytes than the file", what));
   }

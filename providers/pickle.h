@@ -117,9 +117,9 @@ class PickleValue {
   /// Return the items of a flat list, a tuple, or an array (in C order).
   std::vector<std::int64_t> integers(const std::string& what) const;
   std::vector<double> numbers(const std::string& what) const;
-  /// Returns the items of a list or tuple of texts or bytes. Also fails if they have more bytes than the
-  /// file, which would repeat them by reference.
-  std::vector<std::string> strings(const std::string& what) const;
+  /// Returns the items of a list or tuple of texts or bytes; with `numbered`, an item of another kind is its
+  /// index. Also fails if they have more bytes than the file, which would repeat them by reference.
+  std::vector<std::string> strings(const std::string& what, bool numbered = false) const;
   /// Returns the size of the file in bytes.
   std::size_t file_bytes() const;
 

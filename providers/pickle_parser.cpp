@@ -72,7 +72,8 @@ void PickleParser::push_integer_line(std::string_view line) {
   if (in_[op_at_] == 'L' && digits.ends_with('L')) digits.remove_suffix(1);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc::result_out_of_range) return push_too_large_integer();
+  if (error == std::errc::result_out_of_range)
+    return push_unread("int beyond 64 bits", "an integer is beyond 64 bits");
   if (error != std::errc() || end != digits.data() + digits.size())
     fail(fmt::format("'{}' is no integer", printable(line)));
   push_new(PickleKind::integer, value);
@@ -82,16 +83,18 @@ void PickleParser::push_integer_line(std::string_view line) {
 void PickleParser::push_long(std::string_view bytes) {
   const bool negative = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0;
   std::uint64_t value = negative ? ~std::uint64_t{0} : 0;
+  bool fits = true;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
     if (i >= 8) {
-      if (byte != (negative ? 0xff : 0)) return push_too_large_integer();
+      fits = fits && byte == (negative ? 0xff : 0);
     } else {
       value = (value & ~(std::uint64_t{0xff} << (8 * i))) | std::uint64_t{byte} << (8 * i);
     }
   }
   const auto number = static_cast<std::int64_t>(value);
-  if ((number < 0) != negative) return push_too_large_integer();
+  if (!fits || (number < 0) != negative)
+    return push_unread("int beyond 64 bits", "an integer is beyond 64 bits");
   push_new(PickleKind::integer, number);
 }
 
@@ -208,14 +211,9 @@ bool PickleParser::stack_step(unsigned char op) {
   }
 }
 
-void PickleParser::push_set() {
-  if (names_ != PickleNames::tensors) fail("sets are not read");
-  push_new(PickleKind::object, 0, "set");
-}
-
-void PickleParser::push_too_large_integer() {
-  if (names_ != PickleNames::tensors) fail("an integer is beyond 64 bits");
-  push_new(PickleKind::object, 0, "int beyond 64 bits");
+void PickleParser::push_unread(const char* what, const char* refusal) {
+  if (names_ != PickleNames::tensors) fail(refusal);
+  push_new(PickleKind::object, 0, what);
 }
 
 bool PickleParser::container_step(unsigned char op) {
@@ -233,7 +231,7 @@ bool PickleParser::container_step(unsigned char op) {
     case 'e': extend(PickleKind::list, pop_to_mark()); return true;
     case 's': extend(PickleKind::dict, pop_last(2)); return true;
     case 'u': extend(PickleKind::dict, pop_to_mark()); return true;
-    case 0x8f: push_set(); return true;
+    case 0x8f: push_unread("set", "sets are not read"); return true;
     case 0x90:
       pop_to_mark();
       need(1);
@@ -242,7 +240,7 @@ bool PickleParser::container_step(unsigned char op) {
       return true;
     case 0x91:
       pop_to_mark();
-      push_set();
+      push_unread("set", "sets are not read");
       return true;
     default: return false;
   }

@@ -181,8 +181,8 @@ class PickleParser {
 
   void push_integer_line(std::string_view line);
   void push_long(std::string_view bytes);
-  void push_too_large_integer();
-  void push_set();
+  /// Pushes an object for a value that nothing needs. Where all values are needed, fails with `refusal`.
+  void push_unread(const char* what, const char* refusal);
   std::string_view unquote(std::string_view line);
   std::string_view unescape(std::string_view line);
 

@@ -38,8 +38,8 @@ bool PickleParser::push_storage_class(std::string_view module, std::string_view 
   return true;
 }
 
-/// Returns whether a call of this makes data that weights do not need, like the options of a training script.
-/// What else a file wants called is refused, though nothing is ever called.
+/// Returns whether a call of this makes data that weights do not need: options of a training script, and
+/// tensors of types that are not read. The parser refuses a file that wants anything else called.
 bool PickleParser::makes_plain_data(const Node& function) const {
   static constexpr std::array<std::string_view, 26> names = {
       "__builtin__.bytearray", "__builtin__.complex",

@@ -12,11 +12,9 @@ In a page, a fenced block is
 Other blocks are not read. Commands see the repository's scripts, configs and bench, and the program as build/release/convnet and on PATH.
 """
 
-import gzip
 import os
 import pathlib
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -33,7 +31,6 @@ SMALLER = {
     # The nets of several GPUs are planned, not measured.
     "configs/README.md": [("convnet bench", "convnet plan")],
 }
-SMALL_MNIST = {"train": 2000, "t10k": 500}  # images, for commands that take the folder small-mnist
 # Commands that other tests run, or that need root, several hosts or minutes. A block with one of them is not run.
 NOT_RUN = {
     "README.md": ["scripts/quickstart", "scripts/package", "mpirun --host alpha"],
@@ -42,17 +39,8 @@ NOT_RUN = {
 # What a page expects the reader to have.
 PREPARED = {
     "README.md": "scripts/make-images-from-mnist made 20 && cp made/train/pullover/00005.png photo.png && mv made/train photos",
+    "docs/show.md": f"{ROOT / 'tests/fashion_mnist.py'} small-mnist 2000 500",
 }
-
-
-def write_small_mnist(folder):
-    """Writes the first images of Fashion-MNIST to a folder."""
-    folder.mkdir()
-    for half, count in SMALL_MNIST.items():
-        for stem, dims, size in ((f"{half}-images-idx3-ubyte", 3, 28 * 28), (f"{half}-labels-idx1-ubyte", 1, 1)):
-            with gzip.open(FASHION_MNIST / f"{stem}.gz") as file:
-                data = file.read(4 + 4 * dims + count * size)
-            (folder / stem).write_bytes(data[:4] + struct.pack(">I", count) + data[8:])
 
 
 def blocks_of(text):
@@ -170,7 +158,6 @@ def main():
             (folder / "build/release/convnet").symlink_to(program)
             for shared in ("scripts", "configs", "bench"):
                 (folder / shared).symlink_to(ROOT / shared)
-            write_small_mnist(folder / "small-mnist")
             path = f"{folder / 'build/release'}{os.pathsep}{os.environ['PATH']}"
             Page(name, folder, dict(os.environ, PATH=path, HOME=temporary)).try_blocks()
 

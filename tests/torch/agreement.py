@@ -12,7 +12,6 @@ Exit code 77 (ctest: skipped) where PyTorch or the data set is missing.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import re
@@ -21,6 +20,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from fashion_mnist import FOLDER, read_first, write_data
 
 STEPS, MINI, TEST_IMAGES = 20, 128, 128
 RATE_FACTOR = 0.04
@@ -34,25 +36,6 @@ except ImportError as error:
     print(f"SKIPPED: {sys.executable} cannot import torch ({error}); "
           "set CONVNET_TORCH_PYTHON to a Python that can")
     sys.exit(77)
-
-
-def read_idx(path, count):
-    """Header dimensions and the first `count` records of a gzipped IDX file of bytes."""
-    with gzip.open(path) as file:
-        dims = struct.unpack(">BBBB", file.read(4))[3]
-        shape = struct.unpack(f">{dims}I", file.read(4 * dims))
-        size = 1
-        for side in shape[1:]:
-            size *= side
-        return shape[1:], file.read(count * size)
-
-
-def write_idx(path, record_shape, data):
-    size = 1
-    for side in record_shape:
-        size *= side
-    dims = (len(data) // size, *record_shape)
-    path.write_bytes(struct.pack(f">BBBB{len(dims)}I", 0, 0, 8, len(dims), *dims) + data)
 
 
 def read_safetensors(path):
@@ -98,15 +81,6 @@ def run_convnet(program, *options):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nfailed with exit code {done.returncode}:\n{done.stdout}")
-
-
-def write_data(folder, pixels, labels, tests, images):
-    folder.mkdir()
-    shape = (28, 28)
-    write_idx(folder / "train-images-idx3-ubyte", shape, pixels[:images * 784])
-    write_idx(folder / "train-labels-idx1-ubyte", (), labels[:images])
-    write_idx(folder / "t10k-images-idx3-ubyte", shape, tests[0])
-    write_idx(folder / "t10k-labels-idx1-ubyte", (), tests[1])
 
 
 def convnet_losses(program, definition, parameters, scratch, pixels, labels, tests):
@@ -196,15 +170,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("source", type=pathlib.Path, help="folder that holds configs/")
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
+    parser.add_argument("--data", type=pathlib.Path, default=FOLDER)
     options = parser.parse_args()
     if not (options.data / "train-images-idx3-ubyte.gz").is_file():
         print(f"SKIPPED: no Fashion-MNIST in {options.data} (Debian package dataset-fashion-mnist)")
         return 77
-    _, pixels = read_idx(options.data / "train-images-idx3-ubyte.gz", STEPS * MINI)
-    _, labels = read_idx(options.data / "train-labels-idx1-ubyte.gz", STEPS * MINI)
-    tests = (read_idx(options.data / "t10k-images-idx3-ubyte.gz", TEST_IMAGES)[1],
-             read_idx(options.data / "t10k-labels-idx1-ubyte.gz", TEST_IMAGES)[1])
+    pixels, labels = read_first("train", STEPS * MINI, options.data)
+    tests = read_first("t10k", TEST_IMAGES, options.data)
     with tempfile.TemporaryDirectory() as scratch:
         parameters = pathlib.Path(scratch) / "params.cfg"
         write_slower(options.source / "configs/lenet-params.cfg", parameters)

@@ -126,16 +126,14 @@ def train_with_torch(initial, case, pixels, labels):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
+    parser.add_argument("--data", type=pathlib.Path, default=agreement.FOLDER)
     options = parser.parse_args()
     if not (options.data / "train-images-idx3-ubyte.gz").is_file():
         print(f"SKIPPED: no Fashion-MNIST in {options.data} (Debian package dataset-fashion-mnist)")
         return 77
     count = agreement.STEPS * agreement.MINI
-    _, pixels = agreement.read_idx(options.data / "train-images-idx3-ubyte.gz", count)
-    _, labels = agreement.read_idx(options.data / "train-labels-idx1-ubyte.gz", count)
-    tests = (agreement.read_idx(options.data / "t10k-images-idx3-ubyte.gz", agreement.TEST_IMAGES)[1],
-             agreement.read_idx(options.data / "t10k-labels-idx1-ubyte.gz", agreement.TEST_IMAGES)[1])
+    pixels, labels = agreement.read_first("train", count, options.data)
+    tests = agreement.read_first("t10k", agreement.TEST_IMAGES, options.data)
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         agreement.write_data(pathlib.Path(folder) / "data", pixels, labels, tests, count)
