@@ -86,18 +86,32 @@ class PlaceWriter {
   std::set<std::string> data_, weightless_;
 };
 
+/// Returns the definition without the keys that place its layers. A key of [DEFAULT] that means another thing
+/// in some layers, as `parts` does in sfc layers, becomes their own.
+IniFile without_places(IniFile file) {
+  const std::vector<IniSection> sections = file.sections;
+  for (const std::string key : {"gpu", "parallel", "parts"}) {
+    std::vector<std::string> placed;
+    for (const IniSection& section : sections) {
+      const LayerType& type = *find_layer_type(section.find("type")->text);
+      const IniValue* value = section.find(key);
+      if (places_layer(type, key)) {
+        placed.push_back(section.name);
+      } else if (value != nullptr && value->from_default &&
+                 std::ranges::find(type.params, key, &ParamSpec::key) != type.params.end()) {
+        file = with_key(file, section.name, key, value->text);
+      }
+    }
+    for (const std::string& layer : placed) file = without_key(file, layer, key);
+  }
+  return file;
+}
+
 }  // namespace
 
 PlacedFiles placed_files(const IniFile& definition, const IniFile& parameters, const Graph& placed,
                          const Placement& placement) {
-  PlacedFiles files{definition, parameters};
-  for (const IniSection& section : definition.sections) {
-    for (const char* key : {"gpu", "parallel", "parts"}) {
-      if (places_layer(*find_layer_type(section.find("type")->text), key))
-        files.definition = without_key(files.definition, section.name, key);
-    }
-  }
-  files.definition = PlaceWriter(std::move(files.definition), placed, placement).write();
+  PlacedFiles files{PlaceWriter(without_places(definition), placed, placement).write(), parameters};
   std::map<std::string, int> periods;
   for (const Node& node : placed.nodes) {
     const bool owns = !node.implicit && !node.layer->weights.empty();

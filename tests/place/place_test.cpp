@@ -218,6 +218,26 @@ TEST_CASE("the parts of an sfc layer are not a place") {
   CHECK(logical_signature(with_sfc("parts=2\n")) != logical_signature(with_sfc("parts=4\n")));
 }
 
+TEST_CASE("an sfc layer keeps the parts that it has from [DEFAULT] when other layers are placed") {
+  const std::string layers =
+      "[DEFAULT]\nparts=4\n[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+      "[cut]\ntype=sfc\ninputs=data\noutputs=8\n[fc]\ntype=fc\ninputs=cut\noutputs=10\n"
+      "[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+  const Asked net(layers,
+                  "[cut]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\n[fc]\nepsW=0.01\nepsB=0.01\nmomW=0."
+                  "9\nmomB=0.9\n[logprob]\ncoeff=1\n",
+                  {3, 8, 8}, 10, 2, "pcie-8gpu", 64);
+  const PlacementAnswer answer = search_placement(net.question);
+  REQUIRE(!answer.candidates.empty());
+  for (const PlacedCandidate& candidate : answer.candidates) {
+    const Graph placed = net.graph(&candidate.placement);
+    const PlacedFiles files = placed_files(net.definition, net.parameters, placed, candidate.placement);
+    INFO(files.definition.text);
+    CHECK(files.definition.find("cut")->find("parts")->text == "4");
+    CHECK(logical_signature(files.definition) == logical_signature(net.definition));
+  }
+}
+
 TEST_CASE("a written placement has the plan that was found, whatever the files said before") {
   for (const std::string config :
        {"lenet", "cifar-quick", "alexnet-owt", "wrn-16-4", "alexnet-owt-4gpu-hybrid-auto"}) {
