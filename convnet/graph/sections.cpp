@@ -78,11 +78,19 @@ class SectionReader {
     return names;
   }
 
-  /// Returns the end of a message about a section that is no layer, like did_you_mean().
+  /// Returns the end of a message about a name that no layer has, like did_you_mean(). It is empty once there
+  /// are many messages, because each comparison goes through the whole file.
+  std::string did_you_mean_layer(const std::string& name) const {
+    constexpr std::size_t most_messages = 100;
+    if (diagnostics_.error_count() + diagnostics_.warnings().size() > most_messages) return "";
+    return did_you_mean(name, section_names());
+  }
+
+  /// Returns the end of a message about a section that is no layer.
   std::string did_you_mean_section(const std::string& name) const {
     if (nearest(name, {kDefaultSection}) == kDefaultSection)
       return std::string("; did you mean [") + kDefaultSection + "]?";
-    return did_you_mean(name, section_names());
+    return did_you_mean_layer(name);
   }
 
   /// Refuses templates with the name of a layer type, because no layer could have that type.
@@ -241,7 +249,7 @@ class SectionReader {
         if (wrong_sections_.contains(spec.source_layer)) return false;  // reported already
         if (definition_.find(spec.source_layer) != nullptr)
           return wrong("is defined below it; the layer that owns the weights must be above");
-        return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
+        return wrong("is no layer above this one" + did_you_mean_layer(spec.source_layer));
       }
       const Node& source = own ? node : graph_.nodes[found->second];
       if (own && index >= i) return wrong("must name an earlier input of the layer");
@@ -305,7 +313,7 @@ class SectionReader {
           error(section->find("children")->where, node.name, "child '" + name + "' " + message);
         };
         if (found == own_name_.end()) {
-          if (!wrong_sections_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
+          if (!wrong_sections_.contains(name)) wrong("does not exist" + did_you_mean_layer(name));
           continue;
         }
         Node& child = graph_.nodes[found->second];
@@ -446,8 +454,7 @@ class SectionReader {
       error(value.where, section.name,
             "input '" + name + "' is defined below it; inputs must be defined above");
     } else if (!definition_.lacks_sections) {
-      error(value.where, section.name,
-            "unknown input " + excerpt(name) + did_you_mean(name, section_names()));
+      error(value.where, section.name, "unknown input " + excerpt(name) + did_you_mean_layer(name));
     }
     return false;
   }

@@ -25,7 +25,7 @@ using nlohmann::json;
 /// Limits that no machine exceeds; between them no prediction overflows.
 constexpr double kLeastRate = 1, kMostRate = 1e24, kMostSeconds = 10;
 constexpr std::size_t kLongestFile = 1 << 20, kLongestText = 4000;
-constexpr int kDeepest = 4;
+constexpr int kDeepest = 4, kMostObjects = 1000;
 constexpr int kMostDevices = 4096;
 
 /// A key with a number (T is double), or also with an object of numbers by precision (T is ByPrecision).
@@ -382,6 +382,8 @@ DeviceModel read_device_model(const std::string& file) {
     // Code that walks a value, like printing it, needs stack for each level.
     if (depth > kDeepest) throw InputError(file + ": is nested too deeply for a device model");
     if (event == json::parse_event_t::object_start) object_at[depth + 1] = ++objects;
+    // When an object ends, the library searches the whole list that it is in.
+    if (objects > kMostObjects) throw InputError(file + ": has more objects than a device model can have");
     if (event != json::parse_event_t::key) return true;
     // The parser keeps the last of equal keys; a model with two must not be half believed.
     if (depth == 1) outer = parsed.get<std::string>();

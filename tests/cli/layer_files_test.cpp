@@ -680,6 +680,18 @@ TEST_CASE("a flood of mistakes is cut, and a broken layer after it stays broken"
   CHECK(run.err.ends_with("more follow, which are not shown\n"));
 }
 
+TEST_CASE("in a flood of mistakes, only the first unknown inputs are compared with all layers") {
+  const Workshop shop;
+  std::string wrong;
+  for (int i = 0; i < 200; ++i)
+    wrong += "[more" + std::to_string(i) + "]\ntype=neuron\nneuron=relu\ninputs=cnov1\n";
+  shop.write(kDefinition + wrong, kParameters);
+  const Outcome run = plan(shop);
+  CHECK(run.code == 2);
+  CHECK(run.err.find("layer 'more0': unknown input 'cnov1'; did you mean 'conv1'?\n") != std::string::npos);
+  CHECK(run.err.find("layer 'more199': unknown input 'cnov1'\n") != std::string::npos);
+}
+
 TEST_CASE("layer files that cannot be read are named, both of them") {
   const Workshop shop;
   std::filesystem::remove(shop.definition_path());

@@ -284,6 +284,9 @@ TEST_CASE("model file: texts that are no model") {
   contains(error_of("3"), "a device model is a JSON object");
   contains(error_of(std::string(500000, '[')), "is nested too deeply");
   contains(error_of("{\"name\": " + std::string(500000, '[')), "is nested too deeply");
+  std::string objects = "{\"switches\": [{}";
+  for (int i = 0; i < 100000; ++i) objects += ",{}";
+  contains(error_of(objects + "]}"), "has more objects than a device model can have");
   contains(error_of("{\"name\": \"" + std::string(2000000, 'x') + "\"}"),
            "is longer than a device model can be");
   // A long value is not repeated in full.
