@@ -254,6 +254,37 @@ TEST_CASE("erased boxes have the mean image's pixels", "[augment]") {
   CHECK(changed(erasing(1), {}) == std::set<int>{0});
 }
 
+TEST_CASE("random rectangles have uniform areas, logarithms of ratios and places", "[augment]") {
+  // The bounds of random erasing. 23 of 10,000 such rectangles do not fit into a square and are drawn again.
+  const WindowBounds bounds{0.02, 0.33, 0.3, 3.3};
+  constexpr int height = 2000, width = 2000, count = 20000;
+  struct Moments {
+    double sum = 0, squares = 0;
+    void add(double value, double least, double most) {
+      const double uniform = (value - least) / (most - least);
+      sum += uniform;
+      squares += (uniform - 0.5) * (uniform - 0.5);
+    }
+  };
+  Moments area, ratio, top, left;
+  for (int i = 0; i < count; ++i) {
+    const std::optional<ImageWindow> box = random_window(7, {1, 2, i}, height, width, bounds);
+    REQUIRE(box);
+    area.add(double(box->height) * box->width / (double(height) * width), bounds.least_area,
+             bounds.most_area);
+    ratio.add(std::log(double(box->width) / box->height), std::log(bounds.least_ratio),
+              std::log(bounds.most_ratio));
+    // A rectangle that is as high or as wide as the image has one place.
+    if (box->height < height) top.add(box->y, 0, height - box->height);
+    if (box->width < width) left.add(box->x, 0, width - box->width);
+  }
+  // Four standard deviations of such averages, and the rectangles that are drawn again.
+  for (const Moments& moments : {area, ratio, top, left}) {
+    CHECK(moments.sum / count == Approx(0.5).margin(0.01));
+    CHECK(moments.squares / count == Approx(1.0 / 12).margin(0.003));
+  }
+}
+
 TEST_CASE("images are distorted by their own draws", "[augment]") {
   ImageOptions options;
   options.trivial_augment = true;
@@ -283,6 +314,36 @@ TEST_CASE("images are distorted by their own draws", "[augment]") {
   for (std::size_t i = 0; i < floats.size(); ++i)
     same = same && floats[i] == static_cast<float>(expected[i]) / 70.3F;
   CHECK(same);
+}
+
+TEST_CASE("images are distorted, then erased, then mixed", "[augment]") {
+  ImageOptions trivial, all = mixing(1, 0);
+  trivial.trivial_augment = all.trivial_augment = true;
+  all.random_erasing = 1;
+  const auto read = [](const ImageOptions& options, float mean) {
+    return augmented(options)->read({1, 1}, {std::vector<float>(pixels, mean), {}, {}});
+  };
+  const auto bytes = [](const DataBatch& data) { return items<std::uint8_t>(data.matrices[0]); };
+  const auto stored = bytes(Numbered(DataType::u8).load(1)), distorted = bytes(read(trivial, 77));
+  REQUIRE(distorted != stored);
+  // The boxes are where the mean image shows.
+  const auto erased = bytes(read(erasing(1), 77)), erased_otherwise = bytes(read(erasing(1), 78));
+  auto unmixed = distorted;
+  for (std::size_t p = 0; p < unmixed.size(); ++p)
+    if (erased[p] != erased_otherwise[p]) unmixed[p] = 77;
+  const DataBatch data = read(all, 77);
+  const auto mixed = bytes(data);
+  const std::vector<Label> labels = mixed_labels_of(data);
+  bool right = true;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto other = static_cast<std::size_t>(labels[i].other - 7);
+    const double weight = labels[i].weight / 65536.0;
+    for (std::size_t p = 0; p < pixels; ++p) {
+      const double exact = unmixed[i * pixels + p] * (1 - weight) + unmixed[other * pixels + p] * weight;
+      right = right && std::abs(mixed[i * pixels + p] - exact) <= 0.5 + 1e-9;
+    }
+  }
+  CHECK(right);
 }
 
 TEST_CASE("augmented images depend on seed, epoch, batch and place alone", "[augment]") {

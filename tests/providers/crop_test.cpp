@@ -17,7 +17,7 @@ using namespace convnet;
 namespace {
 
 /// Batches of 40 images of 2x6x6 whose pixels say where they are: 36 c + 6 y + x + 1, none of which is 0.
-/// Image i of f32 data has i / 64 added.
+/// Image i of f32 data has i / 64 added, and batch b has `batch_step` * b added.
 class Grid final : public StoredProvider {
  public:
   static constexpr std::int64_t images = 40;
@@ -33,16 +33,17 @@ class Grid final : public StoredProvider {
     return mean;
   }
   std::int64_t most_kept() const override { return kept; }
-  DataBatch load(int) const override {
+  DataBatch load(int number) const override {
     ++loads;
     DataBatch batch{images, {{}, {}}};
     for (int i = 0; i < images * 4; ++i) batch.matrices[1].push_back(static_cast<std::byte>(i));
     for (int i = 0; i < images; ++i)
       for (int p = 1; p <= 72; ++p) {
-        const auto value = static_cast<float>(p) + static_cast<float>(i) / 64;
+        const int pixel = p + batch_step * number;
+        const auto value = static_cast<float>(pixel) + static_cast<float>(i) / 64;
         const auto* bytes = reinterpret_cast<const std::byte*>(&value);
         if (matrices_[0].type == DataType::u8)
-          batch.matrices[0].push_back(static_cast<std::byte>(p));
+          batch.matrices[0].push_back(static_cast<std::byte>(pixel));
         else
           batch.matrices[0].insert(batch.matrices[0].end(), bytes, bytes + sizeof value);
       }
@@ -50,6 +51,7 @@ class Grid final : public StoredProvider {
   }
 
   std::int64_t kept = 1 << 20;
+  int batch_step = 0;
   mutable int loads = 0;
 
  private:
@@ -319,6 +321,25 @@ TEST_CASE("pixels are divided by their channel's deviation", "[crop]") {
     CHECK(statistics.mean[0] == 8 / statistics.deviations[0]);
     // Nothing is divided without statistics, as in a benchmark.
     CHECK(floats(seen(*provider, {1, 0}).matrices[0])[0] == 8);
+  }
+}
+
+TEST_CASE("deviations are those of the pixels of all batches of the range", "[crop]") {
+  for (const DataType type : {DataType::u8, DataType::f32}) {
+    auto grid = std::make_unique<Grid>(type);
+    grid->batch_step = 40;
+    const auto provider = make_cropped_provider(std::move(grid), {4, 0, true}, 1);
+    // Batch 1 has 41…76 and 77…112, batch 4 has 120 more: the variance within a batch and that of the
+    // batches.
+    for (const auto& [range, of_batches] :
+         {std::pair(BatchRange{1, 4}, 40.0 * 40 * 15 / 12), std::pair(BatchRange{3, 4}, 20.0 * 20),
+          std::pair(BatchRange{2, 2}, 0.0)}) {
+      const auto expected = static_cast<float>(std::sqrt((36 * 36 - 1) / 12.0 + of_batches));
+      const PixelStatistics statistics = provider->statistics(range);
+      REQUIRE(statistics.deviations.size() == 2);
+      CHECK(statistics.deviations[0] == Approx(expected).epsilon(1e-3));
+      CHECK(statistics.deviations[1] == Approx(expected).epsilon(1e-3));
+    }
   }
 }
 
