@@ -5,6 +5,7 @@
 #include "kernels/update_math.h"
 #include "tests/every_case.h"
 #include "tests/parallel/placed_nets.h"
+#include "tests/parallel/reference_optimizer.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -14,7 +15,8 @@ namespace {
 /// The optimisers by their definitions, in double precision.
 class Reference {
  public:
-  Reference(SmallNet& net, Way way) : net_(net.reference()), way_(std::move(way)) {
+  Reference(SmallNet& net, Way way)
+      : net_(net.reference()), way_(std::move(way)), optimizer_(way_.optimizer) {
     for (const auto& [name, m] : net_.matrices) averages_[name] = m.values;
   }
 
@@ -24,13 +26,13 @@ class Reference {
     const auto images = static_cast<double>(batch.images());
     double squares = 0;
     for (const auto& [name, m] : net_.matrices)
-      if (m.learned()) squares += squares_of(m.gradient) / (images * images);
+      if (m.learned()) squares += ReferenceOptimizer::squares_of(m.gradient) / (images * images);
     const double norm = std::sqrt(squares);
     const double clip = way_.clip_norm > 0 ? std::min(1.0, way_.clip_norm / (norm + 1e-6)) : 1;
     for (auto& [name, m] : net_.matrices) {
       if (m.learned()) {
         for (double& g : m.gradient) g *= clip / images;
-        update(name, m, number);
+        optimizer_.update(name, m, number);
       }
       const double share = number == 1 ? 1 : 1 - way_.ema;
       for (std::size_t i = 0; i < m.values.size(); ++i)
@@ -42,47 +44,10 @@ class Reference {
   const std::map<std::string, reference::Values>& averages() const { return averages_; }
 
  private:
-  static double squares_of(const reference::Values& values) {
-    double sum = 0;
-    for (const double v : values) sum += v * v;
-    return sum;
-  }
-
-  void update(const std::string& name, reference::Matrix& m, int number) {
-    double rate = m.epsilon;
-    if (way_.optimizer == "lars" && name.find(".weights.") != std::string::npos) {
-      const double w = std::sqrt(squares_of(m.values)), g = std::sqrt(squares_of(m.gradient));
-      rate *= 0.01 * w / (g + m.decay * w);
-    }
-    reference::Values& squares = squares_[name];
-    squares.resize(m.values.size());
-    for (std::size_t i = 0; i < m.values.size(); ++i) {
-      double& w = m.values[i];
-      double& inc = m.increment[i];
-      if (way_.optimizer == "adamw") {
-        const double g = m.gradient[i];
-        w *= 1 - rate * m.decay;
-        inc = m.momentum * inc + (1 - m.momentum) * g;
-        squares[i] = 0.99 * squares[i] + 0.01 * g * g;
-        const double mean = inc / (1 - std::pow(m.momentum, number));
-        const double deviation = std::sqrt(squares[i] / (1 - std::pow(0.99, number)));
-        w -= rate * mean / (deviation + 1e-3);
-      } else if (way_.optimizer == "rmsprop") {
-        const double g = m.gradient[i] + m.decay * w;
-        squares[i] = 0.99 * squares[i] + 0.01 * g * g;
-        inc = m.momentum * inc - rate * g / (std::sqrt(squares[i]) + 0.5);
-        w += inc;
-      } else {
-        const double g = m.gradient[i] + m.decay * w;
-        inc = m.momentum * inc - rate * g;
-        w += way_.optimizer == "nesterov" ? m.momentum * inc - rate * g : inc;
-      }
-    }
-  }
-
   reference::NetReference net_;
   Way way_;
-  std::map<std::string, reference::Values> squares_, averages_;
+  ReferenceOptimizer optimizer_;
+  std::map<std::string, reference::Values> averages_;
 };
 
 NetTexts small_net() {

@@ -2,6 +2,7 @@
 // passes of the layers with the fewest replicas, updatePeriod within and beyond a minibatch, short
 // minibatches.
 #include "tests/parallel/placed_nets.h"
+#include "tests/parallel/reference_optimizer.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -17,8 +18,13 @@ constexpr double kClose = 1e-4;
 class PassByPass {
  public:
   /// `replicas`: the most and the fewest of a layer. `periods`: by layer, effective, in passes.
-  PassByPass(reference::NetReference net, int most, int fewest, std::map<std::string, int> periods)
-      : net_(std::move(net)), most_(most), fewest_(fewest), periods_(std::move(periods)) {}
+  PassByPass(reference::NetReference net, int most, int fewest, std::map<std::string, int> periods,
+             const std::string& optimizer = "sgd")
+      : net_(std::move(net)),
+        most_(most),
+        fewest_(fewest),
+        periods_(std::move(periods)),
+        optimizer_(optimizer) {}
 
   void minibatch(const Minibatch& batch, std::uint64_t iteration) {
     const std::int64_t share = (batch.images() + most_ - 1) / most_;
@@ -75,8 +81,8 @@ class PassByPass {
     if (++window.passes < periods_.at(name.substr(0, name.find('.')))) return;
     if (window.images > 0) {
       matrix.gradient = window.gradient;
-      reference::update_matrix(matrix, window.images);
-      ++window.updates;
+      for (double& g : matrix.gradient) g /= static_cast<double>(window.images);
+      optimizer_.update(name, matrix, ++window.updates);
     }
     window = {{}, 0, 0, window.updates};
   }
@@ -84,6 +90,7 @@ class PassByPass {
   reference::NetReference net_;
   int most_, fewest_;
   std::map<std::string, int> periods_;
+  ReferenceOptimizer optimizer_;
   std::map<std::string, Window> windows_;
   reference::Values costs_;
 };
@@ -103,6 +110,7 @@ struct Protocol {
   int devices = 1, most = 1, fewest = 1;
   std::map<std::string, int> update_period;  ///< updatePeriod of layers, as it is written
   std::map<std::string, int> effective;      ///< the period that results for conv1, fc1, top
+  std::string optimizer = "sgd";
 };
 
 NetTexts texts_of(const Protocol& p) {
@@ -111,7 +119,7 @@ NetTexts texts_of(const Protocol& p) {
   std::map<std::string, std::string> lines;
   for (const auto& [layer, period] : p.update_period) lines[layer] = "updatePeriod=" + std::to_string(period);
   texts.parameters = with_keys(texts.parameters, lines);
-  return texts;
+  return with_optimizer(texts, {p.optimizer});
 }
 
 NetOptions options_of(const Protocol& p) {
@@ -150,7 +158,7 @@ void follow(const Protocol& p, const std::vector<std::int64_t>& sizes) {
   INFO(p.name);
   SmallNet net(texts_of(p), kImage, kClasses, options_of(p));
   net.prepare(Phase::train, sizes[0]);
-  PassByPass expected(net.reference(), p.most, p.fewest, p.effective);
+  PassByPass expected(net.reference(), p.most, p.fewest, p.effective, p.optimizer);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     INFO("minibatch " << i << " of " << sizes[i] << " images");
     const Minibatch batch = batch_of(sizes[i], i);
@@ -188,6 +196,16 @@ TEST_CASE("a single-device head is updated in every pass") {
   follow(two_passes("updatePeriod=1", 1, 1), {8, 8, 7, 3, 8});
   follow(two_passes("by default", 0, 1), {8, 8, 7, 3, 8});
   follow(four_passes("four passes", 1, 1), {8, 8, 7, 5, 8});
+}
+
+TEST_CASE("every update of a minibatch is a step of its own for every optimiser") {
+  for (const std::string optimizer : {"nesterov", "adamw", "rmsprop", "lars"}) {
+    for (const int period : {1, 2, 8}) {
+      Protocol p = four_passes(optimizer + ", updatePeriod=" + std::to_string(period), period, period);
+      p.optimizer = optimizer;
+      follow(p, {8, 8, 7, 5, 8});
+    }
+  }
 }
 
 TEST_CASE("a head is updated every few passes") {
@@ -283,7 +301,7 @@ TEST_CASE("a window without images makes no update") {
   const Protocol p = four_passes("", 1, 1);
   SmallNet net(texts_of(p), kImage, kClasses, options_of(p));
   net.prepare(Phase::train, 1);
-  PassByPass expected(net.reference(), p.most, p.fewest, p.effective);
+  PassByPass expected(net.reference(), p.most, p.fewest, p.effective, p.optimizer);
   expected.minibatch(batch_of(1, 0), 0);
   CHECK(expected.updates("top.biases") == 1);
   expected.minibatch(batch_of(8, 1), 1);
@@ -345,7 +363,7 @@ TEST_CASE("weights stand still while their window is open, also in tests") {
                                                            {{"conv1", 1}, {"fc1", 2}, {"top", 2}}}}) {
     SmallNet net(texts_of(p), kImage, kClasses, options_of(p));
     net.prepare(Phase::train, 8);
-    PassByPass expected(net.reference(), p.most, p.fewest, p.effective);
+    PassByPass expected(net.reference(), p.most, p.fewest, p.effective, p.optimizer);
     std::map<std::string, NamedTensor> before = net.tensors();
     for (std::uint64_t i = 0; i < 4; ++i) {
       const std::int64_t images = i % 2 == 0 ? 8 : 5;
