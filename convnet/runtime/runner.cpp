@@ -310,6 +310,8 @@ void Runner::begin(InFlight& step) {
     ready.has_run = ready.has_run || plainly;
   } catch (...) {
     slot.state.fail(std::current_exception());
+    // A queue may wait for a message that nobody sends any more, and freeing memory would wait for the queue.
+    if (communicator_) stalled_ = true;
   }
 }
 

@@ -76,7 +76,7 @@ class LtGemm : public PreparedGemm {
 
   void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* workspace) const override {
-    check_aligned(g_, {a, b, c}, workspace);
+    check_aligned(g_, a, b, c, workspace);
     run(chosen_, queue, a, b, c, workspace);
   }
 
@@ -187,10 +187,12 @@ class LtGemm : public PreparedGemm {
     if (g_.result == DataType::bf16)
       prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    for (const cublasLtMatmulPreferenceAttributes_t pointer :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(pointer, static_cast<std::uint32_t>(g_.alignment));
+    const auto of_factors = static_cast<std::uint32_t>(factor_alignment(g_)),
+               of_result = static_cast<std::uint32_t>(result_alignment(g_));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_factors);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_factors);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
     std::array<Proposal, 8> results{};
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle, product_.get(), b_.get(), a_.get(), c_.get(), c_.get(),

@@ -1,6 +1,7 @@
 // Matrix products. gemm.cpp implements them with cuBLASLt.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <numeric>
 #include <stdexcept>
@@ -51,13 +52,27 @@ class PreparedGemm {
   }
 };
 
+/// Returns the alignment in bytes of A and B, or of C. It is at least the size of an element: an alignment of
+/// two bytes in a batch of bf16 factors says nothing less of an f32 result, and the library has no algorithm
+/// for numbers that lie across their own addresses.
+inline std::int64_t factor_alignment(const Gemm& gemm) {
+  return std::max(gemm.alignment, std::int64_t{size_of(gemm.factors)});
+}
+inline std::int64_t result_alignment(const Gemm& gemm) {
+  return std::max(gemm.alignment, std::int64_t{size_of(gemm.result)});
+}
+
 /// Throws std::logic_error if the memory of a product is not aligned as promised. The library would read
 /// outside of it, or fail without naming the product.
-inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
+inline void check_aligned(const Gemm& gemm, const std::byte* a, const std::byte* b, const std::byte* c,
                           const std::byte* workspace) {
-  for (const std::byte* matrix : matrices)
-    if (!is_aligned(matrix, gemm.alignment))
-      throw std::logic_error("cuda: a matrix is not aligned to " + std::to_string(gemm.alignment) + " bytes");
+  const auto check = [](const std::byte* matrix, std::int64_t alignment) {
+    if (!is_aligned(matrix, alignment))
+      throw std::logic_error("cuda: a matrix is not aligned to " + std::to_string(alignment) + " bytes");
+  };
+  check(a, factor_alignment(gemm));
+  check(b, factor_alignment(gemm));
+  check(c, result_alignment(gemm));
   if (!is_aligned(workspace, kMemoryAlignment))
     throw std::logic_error("cuda: the workspace of a product is not aligned");
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "convnet/base/error.h"
+#include "convnet/base/exit.h"
 #include "kernels/cuda/communicator.h"
 #include "kernels/cuda/runtime.h"
 
@@ -92,9 +93,11 @@ std::unique_ptr<Communicator> join_communicator(int device, const std::string& n
       promise.set_exception(std::current_exception());
     }
   }).detach();
-  if (joined.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
+  if (joined.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
+    skip_destructors_at_exit();  // the thread goes on
     throw DeviceError("NCCL has not connected the GPUs of " + std::to_string(size) + " processes in " +
                       std::to_string(std::lround(seconds)) + " s; --nccl 0 sends through the hosts");
+  }
   return std::make_unique<NcclCommunicator>(joined.get());
 }
 

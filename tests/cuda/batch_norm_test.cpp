@@ -9,5 +9,5 @@ using namespace convnet::test;
 
 TEST_CASE("the CUDA backend says what batch norm it has not", "[cuda]") {
   const auto cuda = make_cuda_backend(Precision::fp32);
-  CHECK_THROWS_AS(cuda->prepare(BatchNormMoments{{2, 3, 4}}, {}), std::logic_error);
+  CHECK_THROWS_AS(prepared_for_test(*cuda, BatchNormMoments{{2, 3, 4}}, {}), std::logic_error);
 }

@@ -117,8 +117,8 @@ TEST_CASE("sums that are accumulated keep their type, whatever is added", "[cuda
   const Accumulate op{{5, 13}};
   for (const DataType added : {DataType::f32, DataType::bf16})
     for (const DataType sum : {DataType::f32, DataType::bf16}) {
-      const auto prepared =
-          backend->prepare(op, {TensorDesc{op.dims, added, nullptr}, TensorDesc{op.dims, sum, nullptr}});
+      const auto prepared = prepared_for_test(
+          *backend, op, {TensorDesc{op.dims, added, nullptr}, TensorDesc{op.dims, sum, nullptr}});
       const std::vector<Values> inputs = stored_inputs(op, *prepared);
       CHECK(relative_error(run_prepared(*backend, op, *prepared, inputs)[1], run_plain(op, inputs)[1]) <=
             (sum == DataType::f32 ? 1e-6 : kTolerance));
@@ -129,15 +129,15 @@ TEST_CASE("a softmax reads bf16 numbers, and its gradient is bf16", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::bf16);
   const SoftmaxForward forward{5, 13};
   const TensorDesc logits{{5, 13}, DataType::bf16, nullptr};
-  const auto softmax = backend->prepare(forward, {logits, std::nullopt});
+  const auto softmax = prepared_for_test(*backend, forward, {logits, std::nullopt});
   CHECK(softmax->args()[0].type == DataType::bf16);
   CHECK(softmax->args()[1].type == DataType::f32);
   const std::vector<Values> inputs = stored_inputs(forward, *softmax);
   CHECK(relative_error(run_prepared(*backend, forward, *softmax, inputs)[1], run_plain(forward, inputs)[1]) <
         1e-6);
-  CHECK(backend->prepare(forward, LayoutHints(2))->args()[0].type == DataType::f32);
+  CHECK(prepared_for_test(*backend, forward, LayoutHints(2))->args()[0].type == DataType::f32);
   const SoftmaxLogregBackward backward{5, 13, 0.7F};
-  const auto gradient = backend->prepare(backward, LayoutHints(arguments(backward).size()));
+  const auto gradient = prepared_for_test(*backend, backward, LayoutHints(arguments(backward).size()));
   CHECK(gradient->args().back().type == DataType::bf16);
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
       std::vector<OpDesc> ops = {NeuronForward{{NeuronKind::relu}, dims}, Dropout{dims}, NoisyRelu{dims}};
       if (dims[1] % 4 == 0) ops.emplace_back(CrossMapNormForward{norm});
       for (const OpDesc& op : ops) {
-        const auto prepared = cuda->prepare(op, hints);
+        const auto prepared = prepared_for_test(*cuda, op, hints);
         INFO(op_name(op));
         CHECK(prepared->args()[0].type == type);
         CHECK(prepared->args()[1].type == type);

@@ -154,6 +154,11 @@ int test_device() {
   return cuda_devices(reason) - 1;
 }
 
+std::shared_ptr<const PreparedOp> prepared_for_test(const Backend& backend, const OpDesc& op,
+                                                    const LayoutHints& hints) {
+  return backend.bind(op, backend.target().form(op, hints), test_device());
+}
+
 void BothBackends::check(const OpCase& c) {
   std::unique_ptr<Backend>& cuda = c.bf16 ? cuda_of_bf16_ : cuda_;
   if (!cuda) cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);

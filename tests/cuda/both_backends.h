@@ -12,6 +12,9 @@ namespace convnet::test {
 
 /// The device that operations run on: on emulated ones its kernels run in several threads.
 int test_device();
+/// Prepares an operation for test_device(), on which it is to run: libraries choose for one GPU.
+std::shared_ptr<const PreparedOp> prepared_for_test(const Backend& backend, const OpDesc& op,
+                                                    const LayoutHints& hints);
 
 /// Checks that the CUDA backend binds `op` in every distinct form that its target gives: its arguments lie as
 /// the form says, and it takes no more workspace.

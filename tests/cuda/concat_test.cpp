@@ -11,12 +11,12 @@ TEST_CASE("concat and split take every argument as it lies", "[cuda]") {
   const Dims one{2, 3, 4, 5}, two{2, 6, 4, 5};
   for (const OpDesc& op : {OpDesc(Concat{{one, one}, two}), OpDesc(Split{two, {{one, 47}, {one, 0}}})}) {
     const LayoutHints plain = hints_for(op, false), last = hints_for(op, true);
-    const Results expected = run_prepared(*backend, op, *backend->prepare(op, plain));
+    const Results expected = run_prepared(*backend, op, *prepared_for_test(*backend, op, plain));
     for (unsigned mix = 1; mix < 1U << plain.size(); ++mix) {
       LayoutHints hints;
       for (std::size_t i = 0; i < plain.size(); ++i)
         hints.push_back(((mix >> i) & 1U) != 0 ? last[i] : plain[i]);
-      const auto prepared = backend->prepare(op, hints);
+      const auto prepared = prepared_for_test(*backend, op, hints);
       for (std::size_t i = 0; i < hints.size(); ++i) CHECK(same_layout(prepared->args()[i], *hints[i]));
       CHECK(run_prepared(*backend, op, *prepared) == expected);
     }
@@ -47,7 +47,7 @@ TEST_CASE("concat and split copy f32 and bf16, by vectors where these lie beside
           LayoutHints hints;
           for (const Argument& arg : arguments(op))
             hints.push_back(last ? cuda::channels_last(arg.dims, type) : TensorDesc{arg.dims, type, nullptr});
-          const auto prepared = backend->prepare(op, hints);
+          const auto prepared = prepared_for_test(*backend, op, hints);
           for (const TensorDesc& arg : prepared->args()) CHECK(arg.type == type);
           const std::vector<Values> inputs = stored_inputs(op, *prepared);
           results[last ? 1 : 0] = run_prepared(*backend, op, *prepared, inputs);
@@ -59,7 +59,7 @@ TEST_CASE("concat and split copy f32 and bf16, by vectors where these lie beside
         for (const Argument& arg : arguments(op)) mixed.push_back(TensorDesc{arg.dims, type, nullptr});
         mixed[0]->type = DataType::f32;
         mixed[1]->type = type;
-        CHECK(backend->prepare(op, mixed)->args()[0].type == DataType::f32);
+        CHECK(prepared_for_test(*backend, op, mixed)->args()[0].type == DataType::f32);
       }
     }
   }
@@ -67,7 +67,7 @@ TEST_CASE("concat and split copy f32 and bf16, by vectors where these lie beside
 
 TEST_CASE("concat and split of the CUDA backend that do not fit are bugs", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
-  CHECK_THROWS_AS(backend->prepare(Concat{{{2, 3}, {2, 4}}, {2, 8}}, {}), std::logic_error);
-  CHECK_THROWS_AS(backend->prepare(Split{{2, 8}, {{{2, 3}, 6}}}, {}), std::logic_error);
-  CHECK_THROWS_AS(backend->prepare(Split{{2, 8}, {{{2, 3}, -1}}}, {}), std::logic_error);
+  CHECK_THROWS_AS(prepared_for_test(*backend, Concat{{{2, 3}, {2, 4}}, {2, 8}}, {}), std::logic_error);
+  CHECK_THROWS_AS(prepared_for_test(*backend, Split{{2, 8}, {{{2, 3}, 6}}}, {}), std::logic_error);
+  CHECK_THROWS_AS(prepared_for_test(*backend, Split{{2, 8}, {{{2, 3}, -1}}}, {}), std::logic_error);
 }

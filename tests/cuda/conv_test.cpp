@@ -19,7 +19,7 @@ TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda][cudn
     const auto backend = make_cuda_backend(precision);
     for (const bool bias : {false, true}) {
       const ConvForward op{g, bias, false, true};
-      const auto prepared = backend->prepare(op, LayoutHints(arguments(op).size()));
+      const auto prepared = prepared_for_test(*backend, op, LayoutHints(arguments(op).size()));
       INFO(to_string(precision) << " " << prepared->algorithm());
       const Values dst = run_prepared(*backend, op, *prepared, {src}).back();
       CHECK(std::isnan(dst[0]));
@@ -50,8 +50,10 @@ TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
 TEST_CASE("convolutions read maps that must lie plain", "[cuda][cudnn]") {
   const auto backend = make_cuda_backend(Precision::fp32);
   const ConvGeometry g = conv(2, 8, 5, 4, 4, 1);
-  const auto forward = backend->prepare(ConvForward{g}, hints_for(ConvForward{g}, false));
+  const auto forward = prepared_for_test(*backend, ConvForward{g}, hints_for(ConvForward{g}, false));
   CHECK(forward->args()[0].plain());
   CHECK_FALSE(forward->args()[3].plain());
-  CHECK(backend->prepare(ConvBackwardData{g}, hints_for(ConvBackwardData{g}, false))->args()[2].plain());
+  CHECK(prepared_for_test(*backend, ConvBackwardData{g}, hints_for(ConvBackwardData{g}, false))
+            ->args()[2]
+            .plain());
 }

@@ -17,7 +17,7 @@ TEST_CASE("parts of tensors begin and end anywhere", "[cuda]") {
                                                     EltwiseSum{dims, {2, -1}}, EltwiseSum{dims, {2, -1, 3}},
                                                     Reorder{tensor, other}, Reorder{other, tensor}}) {
           INFO(op_name(op) << " of " << count << " behind " << skipped << " " << to_string(type));
-          const auto prepared = backend->prepare(op, LayoutHints(arguments(op).size(), tensor));
+          const auto prepared = prepared_for_test(*backend, op, LayoutHints(arguments(op).size(), tensor));
           if (!std::holds_alternative<Reorder>(op)) REQUIRE(prepared->args().back().type == type);
           const Results whole = run_prepared(*backend, op, *prepared);
           CHECK(run_prepared(*backend, op, *prepared, {}, skipped) == whole);
@@ -40,7 +40,8 @@ TEST_CASE("reorders between types and layouts move every element", "[cuda]") {
             const Reorder op{tensor(from, from_last), tensor(to, to_last)};
             INFO(to_string(dims) << " " << op.from.layout_name() << " " << to_string(from) << " to "
                                  << op.to.layout_name() << " " << to_string(to));
-            const Results results = run_prepared(*backend, op, *backend->prepare(op, LayoutHints(2)));
+            const Results results =
+                run_prepared(*backend, op, *prepared_for_test(*backend, op, LayoutHints(2)));
             CHECK(results[1] == unpacked(packed(results[0], to), to));
           }
 }
@@ -98,7 +99,7 @@ TEST_CASE("the destination of a sum may be one of its sources", "[cuda]") {
       return test_values({kCount}, static_cast<std::uint32_t>(own - 1 + source))[i];
     };
     pointers[own - 1] = pointers[own - 1 + own_source];
-    const auto prepared = backend->prepare(op, LayoutHints(args));
+    const auto prepared = prepared_for_test(*backend, op, LayoutHints(args));
     const auto queue = backend->make_queue(test_device());
     prepared->run(pointers, nullptr, queue.get());
     const auto mark = queue->mark();
@@ -117,7 +118,7 @@ TEST_CASE("a sum of too many sources for a launch is not made in place", "[cuda]
   const SumRuns op{{{1, 193}}};
   const auto memory = backend->allocate(test_device(), 4);
   const std::vector<std::byte*> same(194, memory->data());
-  const auto prepared = backend->prepare(op, LayoutHints(same.size()));
+  const auto prepared = prepared_for_test(*backend, op, LayoutHints(same.size()));
   const auto queue = backend->make_queue(test_device());
   CHECK_THROWS_WITH(prepared->run(same, nullptr, queue.get()), Catch::Contains("one of 193 sources"));
 }

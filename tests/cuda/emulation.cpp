@@ -344,7 +344,7 @@ class LoopGemm : public PreparedGemm {
   using PreparedGemm::run;
   void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* workspace) const override {
-    check_aligned(g_, {a, b, c}, workspace);
+    check_aligned(g_, a, b, c, workspace);
     put(stream_of(queue), [g = g_, a, b, c] {
       with_stored_type(g.factors, [&](auto factor) {
         with_stored_type(g.result, [&](auto result) {

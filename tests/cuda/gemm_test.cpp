@@ -20,8 +20,22 @@ TEST_CASE("products refuse memory that is not aligned as promised", "[cuda]") {
   const std::byte* at = memory.bytes;
   Gemm gemm;
   gemm.alignment = 16;
-  CHECK_NOTHROW(check_aligned(gemm, {at, at + 16, at + 48}, at + kMemoryAlignment));
-  CHECK_NOTHROW(check_aligned(gemm, {at}, nullptr));
-  CHECK_THROWS_AS(check_aligned(gemm, {at, at + 16, at + 8}, at), std::logic_error);
-  CHECK_THROWS_AS(check_aligned(gemm, {at}, at + 64), std::logic_error);
+  CHECK_NOTHROW(check_aligned(gemm, at, at + 16, at + 48, at + kMemoryAlignment));
+  CHECK_NOTHROW(check_aligned(gemm, at, at, at, nullptr));
+  CHECK_THROWS_AS(check_aligned(gemm, at, at + 16, at + 8, at), std::logic_error);
+  CHECK_THROWS_AS(check_aligned(gemm, at, at + 8, at + 16, at), std::logic_error);
+  CHECK_THROWS_AS(check_aligned(gemm, at, at, at, at + 64), std::logic_error);
+}
+
+TEST_CASE("matrices are aligned to their numbers at least", "[cuda]") {
+  Gemm gemm;
+  gemm.factors = DataType::bf16;
+  gemm.alignment = 2;
+  CHECK(factor_alignment(gemm) == 2);
+  CHECK(result_alignment(gemm) == 4);  // f32
+  gemm.result = DataType::bf16;
+  CHECK(result_alignment(gemm) == 2);
+  gemm.alignment = 16;
+  CHECK(factor_alignment(gemm) == 16);
+  CHECK(result_alignment(gemm) == 16);
 }

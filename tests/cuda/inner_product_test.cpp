@@ -15,7 +15,7 @@ TEST_CASE("inner products of the CUDA backend keep NaN through relu", "[cuda]") 
     const auto backend = make_cuda_backend(precision);
     for (const bool bias : {false, true}) {
       const InnerProductForward op{g, bias, false, true};
-      const auto prepared = backend->prepare(op, LayoutHints(arguments(op).size()));
+      const auto prepared = prepared_for_test(*backend, op, LayoutHints(arguments(op).size()));
       const Values dst = run_prepared(*backend, op, *prepared, {src}).back();
       INFO(to_string(precision));
       CHECK(std::isnan(dst[0]));

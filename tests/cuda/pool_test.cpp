@@ -11,9 +11,9 @@ TEST_CASE("pooling to one pixel does not lose the layout of the image", "[cuda]"
   const auto cuda = make_cuda_backend(Precision::fp32);
   const PoolGeometry g = pool(PoolKind::average, {2, 8, 5, 5}, 5, 1);
   const TensorDesc one_pixel{g.dst(), DataType::f32, nullptr};
-  CHECK_FALSE(cuda->prepare(PoolBackward{g}, {one_pixel, {}})->args()[1].plain());
+  CHECK_FALSE(prepared_for_test(*cuda, PoolBackward{g}, {one_pixel, {}})->args()[1].plain());
   const TensorDesc plain{g.src(), DataType::f32, nullptr};
-  CHECK(cuda->prepare(PoolForward{g}, {plain, {}})->args()[1].plain());
+  CHECK(prepared_for_test(*cuda, PoolForward{g}, {plain, {}})->args()[1].plain());
 }
 
 TEST_CASE("gradients of pooling lie as the positions do on GPUs", "[cuda]") {
@@ -22,7 +22,7 @@ TEST_CASE("gradients of pooling lie as the positions do on GPUs", "[cuda]") {
   LayoutHints hints(3);
   hints[0] = TensorDesc{g.dst(), DataType::f32, nullptr};
   hints[1] = cuda::channels_last(g.dst(), DataType::u8);
-  const auto prepared = backend->prepare(PoolBackward{g}, hints);
+  const auto prepared = prepared_for_test(*backend, PoolBackward{g}, hints);
   CHECK(same_layout(prepared->args()[0], cuda::channels_last(g.dst())));
   CHECK(same_layout(prepared->args()[1], *hints[1]));
   CHECK(same_layout(prepared->args()[2], cuda::channels_last(g.src())));

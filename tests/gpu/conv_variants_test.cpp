@@ -48,7 +48,7 @@ void check_ways(const Op& op, std::set<std::string>& seen) {
     const TempFolder folder;
     const Setting cache("CONVNET_CACHE", folder.path()), tuning("CONVNET_TUNING", {});
     const auto prepared_now = [&](const Backend& backend) {
-      return backend.prepare(op, LayoutHints(arguments(op).size()));
+      return prepared_for_test(backend, op, LayoutHints(arguments(op).size()));
     };
     {
       const auto backend = make_cuda_backend(precision);

@@ -171,6 +171,13 @@ class Bundle(unittest.TestCase):
         self.assertIn("--kernel-name kns=convnet", self.read("out/a.log"))
         self.assertIn("smallest", self.read("pids"))
 
+    def test_a_machine_that_does_not_let_sanitizers_reach_its_gpu(self):
+        self.program("tools/compute-sanitizer", "echo '========= Error: Device not supported'\nexit 1")
+        self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
+        report = self.read("out/a.md")
+        self.assertRegex(report, r"\| compute-sanitizer \| not run \|.*Device not supported")
+        self.assertNotIn("of the own kernels", report)
+
     def test_sanitizers_leave_out_the_cases_that_run_cudnn(self):
         self.program("tools/compute-sanitizer", SANITIZER)
         self.program("bin/cuda_gpu_test", 'case "$*" in --list*) echo "$2" >"$PIDS.spec"; echo a case ;; esac')
