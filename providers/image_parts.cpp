@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/file_format.h"
 #include "convnet/base/philox.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/text_file.h"
@@ -217,8 +219,30 @@ bool is_other_picture(std::string_view extension) {
   return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
+namespace {
+
+/// Returns whether a file is an image that could be read if its name said so.
+bool is_unnamed_image(const fs::path& path) {
+  try {
+    const FileFormat* format = find_binary_format(format_bytes(InputFile(path.string())));
+    return format != nullptr && format->kind == FileKind::picture;
+  } catch (const std::runtime_error&) {  // RunError, InputError: it cannot be read
+    return false;
+  }
+}
+
+/// Throws RunError if the entries of a folder cannot be listed. The search would end without naming it.
+void check_readable(const fs::path& folder) {
+  std::error_code error;
+  const fs::directory_iterator ignored(folder, error);
+  if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+}
+
+}  // namespace
+
 ImageFiles image_files_below(const std::string& folder) {
   ImageFiles found;
+  std::vector<std::string> unnamed;
   std::error_code error;
   std::vector<fs::path> inside = {fs::canonical(folder, error)};
   fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error);
@@ -231,18 +255,28 @@ ImageFiles image_files_below(const std::string& folder) {
     const std::string extension = lower_extension(name, name.rfind('.'));
     std::error_code ignored;
     inside.resize(static_cast<std::size_t>(at.depth()) + 1);
-    if (at->is_directory(ignored)) enter_folder(*at, inside);
-    if (is_other_picture(extension) && at->is_regular_file(ignored))
-      found.left_out.other_formats.push_back(at->path().string());
-    if (!is_image_extension(extension)) continue;
+    if (at->is_directory(ignored)) {
+      check_readable(at->path());
+      enter_folder(*at, inside);
+    }
+    if (!is_image_extension(extension)) {
+      if (!at->is_regular_file(ignored)) continue;
+      if (is_other_picture(extension))
+        found.left_out.other_formats.push_back(at->path().string());
+      else if (is_unnamed_image(at->path()))
+        unnamed.push_back(at->path().string());
+      continue;
+    }
     if (at->is_regular_file(ignored))
       found.names.push_back(at->path().lexically_relative(folder).string());
     else if (leads_nowhere(*at))
       found.left_out.dangling_links.push_back(at->path().string());
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
-  for (std::vector<std::string>* files : {&found.left_out.dangling_links, &found.left_out.other_formats})
+  for (std::vector<std::string>* files :
+       {&found.left_out.dangling_links, &found.left_out.other_formats, &unnamed})
     std::sort(files->begin(), files->end());
+  if (!unnamed.empty()) found.left_out.unnamed = {std::ssize(unnamed), unnamed.front()};
   return found;
 }
 

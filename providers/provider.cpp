@@ -150,6 +150,9 @@ std::string left_out_text(const LeftOutFiles& files) {
       "the folder that it lies in");
   add(files.other_folders,
       "warning: {} folder(s) with images beside that of training images are left out, as {}");
+  add(files.unnamed,
+      "warning: {} image(s) are left out, as {}, because their names do not end like those of images; give "
+      "them names like photo.jpg");
   add(files.unpaired,
       "warning: {} image(s) or label(s) in tars are left out, because their sample has a pair of the "
       "same name without them, as {}");

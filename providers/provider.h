@@ -204,6 +204,7 @@ struct LeftOutFiles {
   CountedFiles packed_tars;    ///< compressed tars beside others
   CountedFiles loose_images;   ///< images beside the folders of classes
   CountedFiles other_folders;  ///< folders with images beside the one with training images
+  CountedFiles unnamed;        ///< images whose names do not end like those of images
   /// Adds a member of a tar that is not read.
   void add_member(const std::string& name, bool is_picture) {
     if (is_picture)
@@ -219,6 +220,7 @@ struct LeftOutFiles {
     packed_tars.add(more.packed_tars);
     loose_images.add(more.loose_images);
     other_folders.add(more.other_folders);
+    unnamed.add(more.unnamed);
     without_row.insert(without_row.end(), more.without_row.begin(), more.without_row.end());
     dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
     other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());

@@ -45,10 +45,12 @@ std::string other_kind_of_file(const std::string& path) {
 std::vector<std::string> with_data_set(const std::vector<OptionSpec>& taken,
                                        const std::vector<std::string>& args) {
   const auto [named, options] = split_words(taken, args);
-  if (named.size() != 1 || !(is_folder(named[0]) || is_tar(named[0])) || holds_checkpoints(named[0]))
-    return args;
+  if (named.size() != 1 || !(is_folder(named[0]) || is_tar(named[0]))) return args;
   const OptionTexts given = parse_command_line(taken, options);
   if (given.contains("data-path")) return args;
+  // A run may have been saved among the photos that it is trained on.
+  if (holds_checkpoints(named[0]) && (!given.contains("layer-def") || providers_that_read(named[0]).empty()))
+    return args;
   std::vector<std::string> added = {"--data-path", named[0]};
   // A checkpoint has its provider, with the options of that.
   if (!given.contains("data-provider") && !given.contains("load-file"))

@@ -183,6 +183,12 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
       throw InputError("--" + key +
                        ": the value has a byte that is not UTF-8; rename the file or "
                        "folder, or name it by a link");
+    // Shells replace ~ where a word begins only. A folder of this name would be hard to find and to remove.
+    if (std::error_code ignored; value.starts_with("~/") && !std::filesystem::exists("~", ignored))
+      throw InputError(
+          fmt::format("--{0}={1}: there is no folder named ~ here, and shells replace it only at "
+                      "the beginning of a word; type --{0} {1} with a space",
+                      key, value));
     texts[key] = value;
   }
   return texts;

@@ -196,7 +196,7 @@ bool names_ranges(const OptionTexts& texts) {
   return texts.contains("train-range") || texts.contains("test-range");
 }
 
-std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
+std::string choose_ranges(DataOptions& options, const OptionTexts& texts, bool may_be_of_tests) {
   if (names_ranges(texts)) return "";
   options.hold_out = true;
   DataOptions any_order = options;
@@ -232,6 +232,10 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
         ": there are none of tests, and the last tenth is held out, which is fair only if images are in no "
         "order of their classes (convnet make-data leaves none)";
   }
+  if (may_be_of_tests && !why.empty())
+    return fmt::format(
+        "Batches: tests {}{}. If the net was trained on other images, --test-range {} tests all of these",
+        options.test_range.str(), why, BatchRange{options.train_range.first, options.test_range.last}.str());
   return fmt::format("Batches: training {}, tests {}{}", options.train_range.str(), options.test_range.str(),
                      why);
 }
@@ -282,29 +286,33 @@ std::string classes_text(const Provider& provider, const std::vector<std::int64_
 }
 
 std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts) {
-  const auto empty = std::count(counts.begin(), counts.end(), 0);
-  if (empty == 0) return "";
+  if (std::ranges::find(counts, 0) == counts.end()) return "";
   const char* advice = provider.matrices().at(1).class_names.empty()
                            ? "number the classes from 0 and without gaps"
                            : "remove what is no class";
-  const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
-  const std::string name = name_of_class(provider, static_cast<std::size_t>(first));
   const std::optional<BatchSplit> split = provider.split();
-  if (split && split->held_out && split->test) {
-    const std::vector<std::int64_t> tests = provider.class_counts(*split->test);
-    if (tests[static_cast<std::size_t>(first)] > 0)
-      return fmt::format(
-          "warning: all images of class '{}' are held out for tests, so none is left for training: add more, "
-          "or "
-          "put those of tests into a folder val beside a folder train",
-          name);
+  std::vector<std::int64_t> held_out(counts.size());
+  if (split && split->held_out && split->test) held_out = provider.class_counts(*split->test);
+  std::vector<std::size_t> empty, only_tests;
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    if (counts[c] == 0) (held_out[c] > 0 ? only_tests : empty).push_back(c);
   }
-  if (empty == 1)
-    return fmt::format("warning: class '{}' has no training images, and the net has an output for it: {}",
-                       name, advice);
-  return fmt::format(
-      "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: {}",
-      empty, name, advice);
+  std::vector<std::string> warnings;
+  for (const std::size_t c : only_tests)
+    warnings.push_back(
+        fmt::format("warning: all images of class '{}' are held out for tests, so none is left for training: "
+                    "add more, or put those of tests into a folder val beside a folder train",
+                    name_of_class(provider, c)));
+  if (empty.size() == 1)
+    warnings.push_back(
+        fmt::format("warning: class '{}' has no training images, and the net has an output for it: {}",
+                    name_of_class(provider, empty[0]), advice));
+  if (empty.size() > 1)
+    warnings.push_back(fmt::format(
+        "warning: {} classes, as '{}', have no training images, and the net has an output for each of them: "
+        "{}",
+        empty.size(), name_of_class(provider, empty[0]), advice));
+  return join(warnings, "\n");
 }
 
 std::string channels_last_warning(const DataOptions& options, const MatrixInfo& images) {

@@ -34,8 +34,9 @@ bool names_ranges(const OptionTexts& texts);
 /// Chooses the ranges of batches if `texts` has neither --train-range nor --test-range: all batches of the
 /// data set, or, if it has none for tests, all but a tenth for training and that tenth for tests. Returns a
 /// sentence about the choice, or "" if ranges are given. Throws InputError if the data set does not tell its
-/// batches.
-std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
+/// batches. `may_be_of_tests`: a net is tested on a data set that was given, which may be another one than it
+/// was trained on; the sentence then says how to test all of a set of which a tenth is held out.
+std::string choose_ranges(DataOptions& options, const OptionTexts& texts, bool may_be_of_tests);
 
 /// Throws InputError if --label-kind is given without --labels, whose table it describes.
 void check_label_kind_used(const OptionTexts& given, const DataOptions& options);
@@ -47,7 +48,7 @@ std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
 /// Returns a line with the classes of a data set and their numbers of training images, as
 /// Provider::class_counts() returns them; "" if these are not known.
 std::string classes_text(const Provider& provider, const std::vector<std::int64_t>& counts);
-/// Returns a warning that names the classes of which there are no training images; "" if there are none.
+/// Returns warnings that name the classes of which there are no training images; "" if there are none.
 std::string empty_classes(const Provider& provider, const std::vector<std::int64_t>& counts);
 /// Returns a warning that images of provider "npy" look as if their channels were the last dimension; else
 /// "". `images` describes them.

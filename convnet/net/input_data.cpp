@@ -140,6 +140,23 @@ std::shared_ptr<const Provider> stand_in_for_data(const Checkpoint& checkpoint, 
   return make_dummy_provider(checkpoint.matrices, step_subtracts_mean, seed);
 }
 
+std::string missing_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
+    const std::vector<std::string>&known = then[m].class_names, &here = now[m].class_names;
+    const auto lacks = [](const std::vector<std::string>& names) {
+      return [&](const std::string& name) { return std::ranges::find(names, name) == names.end(); };
+    };
+    if (here.empty() || here.size() >= known.size() || std::ranges::any_of(here, lacks(known))) continue;
+    const auto missing = std::ranges::find_if(known, lacks(here));
+    if (missing == known.end()) continue;
+    return fmt::format(
+        "it has {} of the {} classes that the net was trained on, and not {}: in folders of classes, an "
+        "empty folder of that name keeps its place",
+        here.size(), known.size(), excerpt(*missing));
+  }
+  return "";
+}
+
 std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
   for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
     const std::vector<std::string>& before = then[m].class_names;
@@ -150,6 +167,7 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
       if (c < before.size() && before[c] == now[m].class_names[c]) continue;
       const auto found = numbers.find(now[m].class_names[c]);
       if (found == numbers.end()) continue;
+      if (std::string missing = missing_class(then, now); !missing.empty()) return missing;
       constexpr std::size_t most = 20;
       std::string names;
       for (std::size_t k = 0; k < std::min(most, before.size()); ++k)
@@ -173,6 +191,7 @@ std::string other_outputs(const Checkpoint& checkpoint, const std::vector<Matrix
   for (const IniSection& section : definition.sections) {
     for (const IniValue& value : section.values) {
       if (value.text != "classes") continue;
+      if (std::string missing = missing_class(then, now); !missing.empty()) return missing;
       return fmt::format(
           "it has {} classes, but the net was trained on {}, and layer '{}' has as many outputs as there are "
           "classes; --init-from starts a new net from the weights that fit",

@@ -33,6 +33,9 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
 std::shared_ptr<const Provider> stand_in_for_data(const Checkpoint& checkpoint, const DataOptions& options,
                                                   std::uint64_t seed);
 
+/// Returns what is wrong, and what to do, if all classes of the data set `now` are among those that a net was
+/// trained on, but not the other way round; else "".
+std::string missing_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
 /// Returns what is wrong if a class has another number in the data set `now` than in the one that a net was
 /// trained on; "" if every class that both name has the same number in both.
 std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);

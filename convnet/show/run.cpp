@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/notes.h"
 #include "convnet/base/printable.h"
 #include "convnet/graph/whole_layers.h"
 #include "convnet/net/data_set.h"
@@ -22,9 +23,11 @@ std::string difference(const std::vector<MatrixInfo>& then, const std::vector<Ma
   if (std::string wrong = renumbered_class(then, now); !wrong.empty()) return wrong;
   for (std::size_t i = 0; i < then.size(); ++i) {
     if (i >= now.size()) return "it has no matrix '" + then[i].name + "'";
-    if (then[i].dims != now[i].dims)
+    if (then[i].dims != now[i].dims) {
+      if (std::string missing = missing_class(then, now); !missing.empty()) return missing;
       return "its '" + now[i].name + "' are " + to_string(now[i].dims) + ", but the net was trained on " +
              to_string(then[i].dims);
+    }
     if (then[i].classes < now[i].classes)
       return "it has " + std::to_string(now[i].classes) + " classes, but the net was trained on " +
              std::to_string(then[i].classes);
@@ -75,7 +78,9 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
   if (c.train_range) data.train_range = *c.train_range;
   if (c.test_range && !given.contains("test-range")) data.test_range = *c.test_range;
   try {
-    choose_ranges(data, texts);
+    const bool data_given = given.contains("data-path") || given.contains("labels");
+    const std::string batches = choose_ranges(data, texts, data_given);
+    if (data_given) print_notes({batches});
     if (c.train_range) data.train_range = *c.train_range;
     run.provider = open_provider(run.options.data, run.options.step.seed);
     run.provider->check_range(run.options.data.test_range, "--test-range");

@@ -85,6 +85,21 @@ std::string defaults_text(const TrainOptions& options, const OptionTexts& texts)
   return defaults.empty() ? "" : "Not given, and so as in cuda-convnet2: " + join(defaults);
 }
 
+/// Returns the factor of the rates of a net that comes with the program: they are for new weights and
+/// minibatches of the usual size. It is 1 if the command line says anything of rates.
+double suitable_rate_factor(const LoadedRun& run) {
+  constexpr double kOfCopiedWeights = 0.1;  // they should change less than new ones
+  const auto sets_rate = [](const Setting& setting) {
+    return lower(setting.key) == "epsw" || lower(setting.key) == "epsb";
+  };
+  if (!run.by_name || run.texts.contains("rate-factor") || run.options.find_rate ||
+      std::ranges::any_of(run.options.files.set, sets_rate))
+    return 1;
+  const double images =
+      run.given.contains("mini") ? 1 : static_cast<double>(run.options.step.mini) / StepOptions().mini;
+  return images * (run.options.checkpoints.init_from.empty() ? 1 : kOfCopiedWeights);
+}
+
 /// Gives a new run the options that its command line lacks where the defaults of cuda-convnet2 do not suit
 /// it: those are made for batches of thousands of images. Checkpoints hold them like options that are given.
 /// Returns a note about them; "" if there are none.
@@ -126,6 +141,14 @@ std::string choose_defaults(LoadedRun& run) {
     options.data.test_one = false;
     if (options.data.test_range.count() > 1)
       chosen.emplace_back("--test-one 0 (each test uses all test batches)");
+  }
+  if (const double factor = suitable_rate_factor(run); factor != 1) {
+    options.rate_factor = factor;
+    run.texts["rate-factor"] = fmt::format("{}", factor);
+    chosen.push_back(fmt::format("--rate-factor {} ({})", factor,
+                                 options.checkpoints.init_from.empty()
+                                     ? "the rates are for larger minibatches"
+                                     : "weights that are copied change less"));
   }
   if (chosen.empty()) return "";
   return fmt::format("Not given, and chosen for {}: {}",

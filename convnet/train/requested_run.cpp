@@ -409,7 +409,9 @@ std::optional<IniFile> read_files(RequestedRun& run, ParametersNotGiven otherwis
 
 std::string choose_ranges(RequestedRun& run) {
   std::string note;
-  explain_moved_data(run, [&] { note = choose_ranges(run.options.data, run.texts); });
+  const bool may_be_of_tests =
+      run.options.tests.only_tests() && (run.given.contains("data-path") || run.given.contains("labels"));
+  explain_moved_data(run, [&] { note = choose_ranges(run.options.data, run.texts, may_be_of_tests); });
   return note;
 }
 

@@ -92,7 +92,11 @@ TEST_CASE("a net by its name gets small minibatches for few images, the same one
   CHECK(nlohmann::json::parse(placed.out)["images"] == 16);
   const Outcome run = run_well(saved + Args{"--epochs", "1"});
   CHECK_THAT(run.out, Catch::Contains(note));
-  CHECK(read_checkpoint(shop / "run/1.1.safetensors").options.at("mini") == "16");
+  const Checkpoint saved_run = read_checkpoint(shop / "run/1.1.safetensors");
+  CHECK(saved_run.options.at("mini") == "16");
+  // Rates follow.
+  CHECK_THAT(run.out, Catch::Contains("--rate-factor 0.125 (the rates are for larger minibatches)\n"));
+  CHECK(saved_run.options.at("rate-factor") == "0.125");
   const Outcome resumed = run_well(saved + Args{"--epochs", "2"});
   CHECK_THAT(resumed.out, !Catch::Contains("chosen for 40 images"));
   CHECK(read_checkpoint(shop / "run/2.1.safetensors").options.at("mini") == "16");
@@ -102,6 +106,25 @@ TEST_CASE("a net by its name gets small minibatches for few images, the same one
   // A minibatch that is given stays, and so does that of a run that names its parameters.
   for (const Args& more : std::vector<Args>{{"--mini", "20"}, {"--layer-params", "small-params.cfg"}})
     CHECK_THAT(run_well(Args{"plan"} + line + more).err, !Catch::Contains("chosen for 40 images"));
+}
+
+TEST_CASE("a net by its name gets smaller rates for few images and for weights that are copied") {
+  const Workshop shop;
+  shop.write_data();
+  const Args line = {
+      "--data-path", shop.data_path(), "--layer-def", "small", "--threads", "1", "--epochs", "1"};
+  const auto factor = [&](const std::string& into, const Args& more) {
+    run_well(line + Args{"--save-file", shop / into} + more);
+    const OptionTexts options = read_checkpoint(shop / into).options;
+    return options.contains("rate-factor") ? options.at("rate-factor") : "";
+  };
+  CHECK(factor("new", {}) == "0.125");
+  CHECK(factor("copied", {"--init-from", shop / "new"}) == "0.0125");
+  CHECK(factor("copied-16", {"--init-from", shop / "new", "--mini", "16"}) == "0.1");
+  CHECK(factor("new-16", {"--mini", "16"}) == "");
+  CHECK(factor("given", {"--init-from", shop / "new", "--rate-factor", "0.5"}) == "0.5");
+  CHECK(factor("set", {"--init-from", shop / "new", "--set", "DEFAULT.epsw=0.001"}) == "");
+  CHECK(factor("own", {"--init-from", shop / "new", "--layer-params", "small-params.cfg"}) == "");
 }
 
 TEST_CASE("option --mini auto keeps the number of a run that has not named one") {

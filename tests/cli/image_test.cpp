@@ -544,6 +544,19 @@ TEST_CASE("pictures of formats that are not read are counted") {
   CHECK(run_well({"predict", photos.folder / "run", folder}).err == warning);
 }
 
+TEST_CASE("images whose names do not end like those of images are counted") {
+  const Photographs photos;
+  const std::string folder = photos.folder / "folders/train/c1/";
+  const std::string photo = photographs(1, 4, 20)[0].bytes;
+  for (const std::string name : {"img?w=200", "a.jpg_large", "b.jpg"}) write_file(folder + name, photo);
+  write_file(folder + "c.jpg.part", "not begun");
+  const std::string warning = "warning: 2 image(s) are left out, as " + folder +
+                              "a.jpg_large, because their names do not end like those of images; give them "
+                              "names like photo.jpg\n";
+  CHECK(run_well(photos.train("folders", photos.folder / "run")).err == warning);
+  CHECK(run_well({"predict", photos.folder / "run", folder}).err == warning);
+}
+
 TEST_CASE("a run says what its classes are, and which have no training images") {
   const Photographs photos;
   const Args train = photos.train("folders", "run");
@@ -613,6 +626,10 @@ TEST_CASE("images beside the folders of classes are said to be left out, and no 
       run_well(on_few + Args{"--save-file", photos.folder / "few-run"}).err,
       Catch::Contains("' are held out for tests, so none is left for training: add more, or put those of "
                       "tests into a folder val beside a folder train\n"));
+  fs::create_directories(few + "/none");
+  CHECK_THAT(run_well(on_few + Args{"--save-file", photos.folder / "fewer-run"}).err,
+             Catch::Contains("' are held out for tests, so none is left for training") &&
+                 Catch::Contains("warning: class 'none' has no training images, and the net has an output"));
 }
 
 TEST_CASE("a run warns if its initial weights expect other pixels than its own") {
@@ -754,6 +771,16 @@ TEST_CASE("a test that names the images that a run has held out tests those alon
     return nlohmann::json::parse(run_well(test + more).out)["costs"];
   };
   CHECK(costs({"--test-range", "2"}) == costs({}));
+  // Another set may be there for tests alone.
+  const std::string others = photos.folder / "folders/val";
+  const std::string how = "If the net was trained on other images, --test-range 1-2 tests all of these\n";
+  CHECK_THAT(run_well(test + Args{"--data-path", others}).err,
+             Catch::Contains("Batches: tests 2: a tenth of the images") && Catch::Contains(how));
+  CHECK_THAT(run_well(test).err, !Catch::Contains(how));
+  CHECK_THAT(run_well({"show", photos.folder / "held", "--save-preds", photos.folder / "preds.csv",
+                       "--data-path", others})
+                 .err,
+             Catch::Contains(how));
   CHECK(costs({"--test-range", "1"}) != costs({}));
   // Batches of all images would be others, with those that are held out among those of training.
   check_refused(

@@ -124,6 +124,23 @@ TEST_CASE("a wrong option is named") {
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("a run that is saved among its data goes on by the same line") {
+  const Workshop shop;
+  shop.write_data();
+  const Args among = Args{"train", shop.data_path()} + shop.net() +
+                     Args{"--mini", "16", "--save-file", shop.data_path(), "--epochs"};
+  run_well(among + Args{"1"});
+  run_well(among + Args{"2"});
+  CHECK(read_checkpoint(shop.data_path()).state.position.epoch >= 2);
+}
+
+TEST_CASE("a path that begins with ~ is refused where shells leave it as it is") {
+  const Workshop shop;
+  check_refused(shop.dummy() + Args{"--save-file=~/run"},
+                "--save-file=~/run: there is no folder named ~ here, and shells replace it only at the "
+                "beginning of a word; type --save-file ~/run with a space");
+}
+
 TEST_CASE("a data set may be named without an option") {
   const Workshop shop;
   shop.write_data();

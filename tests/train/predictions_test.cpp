@@ -150,6 +150,15 @@ TEST_CASE("classes keep their numbers, though two may share a name") {
   CHECK(renumbered_class(cranes, cranes).empty());
   CHECK_THAT(renumbered_class(cranes, set({"crane", "hen", "stork", "crane"})),
              Catch::StartsWith("its class 0 is 'crane', which was class 1 where the net was trained"));
+  const std::string what_to_do =
+      "it has 2 of the 3 classes that the net was trained on, and not 'hen': in folders of classes, an empty "
+      "folder of that name keeps its place";
+  const std::vector<MatrixInfo> birds = set({"crane", "hen", "stork"});
+  CHECK(renumbered_class(birds, set({"crane", "stork"})) == what_to_do);
+  CHECK(missing_class(birds, set({"crane", "stork"})) == what_to_do);
+  CHECK(missing_class(birds, set({"crane", "tern"})).empty());
+  CHECK(missing_class(birds, birds).empty());
+  CHECK(missing_class(birds, set({"crane", "hen", "stork", "tern"})).empty());
 }
 
 TEST_CASE("a classifier is a cost.logreg") {
