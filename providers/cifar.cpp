@@ -136,6 +136,8 @@ std::vector<std::string> class_names(const PickleValue& meta, const std::string&
   const PickleValue names = meta.at(key);
   if (!names.is_sequence() || names.size() == 0)
     names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
+  if (names.size() > static_cast<std::size_t>(kMaxClasses))
+    names.fail(fmt::format("{} has {} names; there can be {} classes", key, names.size(), kMaxClasses));
   return names.strings(key);
 }
 

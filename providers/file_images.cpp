@@ -185,6 +185,10 @@ std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, con
                                               const ImageOptions& options) {
   check_views(options);
   if (like.provider == "image") {
+    if (like.matrices.size() < 2)
+      throw InputError(
+          "the checkpoint's metadata 'matrices' describes no labels; those of photos have images "
+          "and labels");
     ImageOptions of_files = options;
     of_files.can_skip = false;
     return make_image_provider(std::make_unique<FileSource>(std::move(images), like.matrices.at(0),

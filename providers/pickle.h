@@ -82,6 +82,8 @@ class PickleValue {
       : contents_(std::move(contents)), index_(index) {}
 
   PickleKind kind() const;
+  /// Returns a number that tells values of the file apart; a value that the file repeats has one.
+  std::uint32_t id() const { return index_; }
   /// Returns "a list of 3 values", for messages.
   std::string describe() const;
   /// Throws InputError with the file, the byte offset of the value, and `what`.

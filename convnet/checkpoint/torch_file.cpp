@@ -107,34 +107,51 @@ Tensors tensors_of(const PickleValue& value) {
   return only_numbers ? Tensors() : tensors;
 }
 
-/// Returns the state_dict that is `value` or within it, at most `depth` dicts deep; nullopt if there is none.
-std::optional<StateDict> find_state_dict(const PickleValue& value, int depth) {
-  const auto within = [&](const std::string& key, const PickleValue& inner) -> std::optional<StateDict> {
-    std::optional<StateDict> found = find_state_dict(inner, depth - 1);
-    if (found) found->place = key + (found->place.empty() ? "" : "." + found->place);
+/// Looks for the state_dict of a file. A value that the file repeats is searched once.
+class StateDictSearch {
+ public:
+  /// Returns the state_dict that is `value` or within it, at most `depth` dicts deep; nullopt if there is
+  /// none.
+  std::optional<StateDict> find(const PickleValue& value, int depth) {
+    const auto known = depth_in_vain_.find(value.id());
+    if (known != depth_in_vain_.end() && known->second >= depth) return std::nullopt;
+    std::optional<StateDict> found = find_anew(value, depth);
+    if (!found) depth_in_vain_[value.id()] = depth;
     return found;
-  };
-  if (depth > 0) {
-    for (const char* key : kPlaces) {
-      const auto inner = value.find(key);
-      if (!inner) continue;
-      if (auto found = within(key, *inner)) return found;
+  }
+
+ private:
+  std::optional<StateDict> find_anew(const PickleValue& value, int depth) {
+    const auto within = [&](const std::string& key, const PickleValue& inner) -> std::optional<StateDict> {
+      std::optional<StateDict> found = find(inner, depth - 1);
+      if (found) found->place = key + (found->place.empty() ? "" : "." + found->place);
+      return found;
+    };
+    if (depth > 0) {
+      for (const char* key : kPlaces) {
+        const auto inner = value.find(key);
+        if (!inner) continue;
+        if (auto found = within(key, *inner)) return found;
+      }
     }
+    if (Tensors tensors = tensors_of(value); !tensors.empty()) return StateDict{value, std::move(tensors)};
+    const auto entries = value.entries();
+    if (depth < kDeepestPlace || entries.size() > kMostEntries) return std::nullopt;
+    std::optional<StateDict> only;
+    for (const auto& [key, inner] : entries) {
+      auto found = within(printable(key), inner);
+      if (found && only) return std::nullopt;  // nobody can tell which one is meant
+      if (found) only = std::move(found);
+    }
+    return only;
   }
-  if (Tensors tensors = tensors_of(value); !tensors.empty()) return StateDict{value, std::move(tensors)};
-  const auto entries = value.entries();
-  if (depth < kDeepestPlace || entries.size() > kMostEntries) return std::nullopt;
-  std::optional<StateDict> only;
-  for (const auto& [key, inner] : entries) {
-    auto found = within(printable(key), inner);
-    if (found && only) return std::nullopt;  // nobody can tell which one is meant
-    if (found) only = std::move(found);
-  }
-  return only;
-}
+
+  std::map<std::uint32_t, int>
+      depth_in_vain_;  ///< by the value's id: the depth to which it has no state_dict
+};
 
 StateDict state_dict_of(const PickleValue& root) {
-  if (auto found = find_state_dict(root, kDeepestPlace)) return *std::move(found);
+  if (auto found = StateDictSearch().find(root, kDeepestPlace)) return *std::move(found);
   std::vector<std::string> keys = root.keys();
   keys.resize(std::min<std::size_t>(keys.size(), 20));
   const std::string with = keys.empty() ? "" : fmt::format(" with {}", fmt::join(keys, ", "));

@@ -1,5 +1,6 @@
 #include "convnet/config/ini_lines.h"
 
+#include <fmt/format.h>
 #include <ini.h>
 
 #include <algorithm>
@@ -201,6 +202,17 @@ class Reader {
       behind_end_ = true;
       return std::string("[") + dropped_section + "]";
     }
+    if (name.size() > kLongestName) {
+      error(fmt::format("section {} has a name of {} bytes; names may have {}", excerpt(name), name.size(),
+                        kLongestName));
+      return std::string("[") + dropped_section + "]";
+    }
+    const bool is_new = template_ || !names_.contains(std::string(name));
+    if (is_new && sections_.size() > kMostSections) {  // the first one is [DEFAULT]
+      if (!std::exchange(too_many_reported_, true))
+        error(fmt::format("the file has more than {} sections", kMostSections));
+      return std::string("[") + dropped_section + "]";
+    }
     if (template_ && name == kDefaultSection) {
       error("[DEFAULT] stands in template " + excerpt(template_->name) +
             "; end the template with [end] above it");
@@ -248,7 +260,11 @@ class Reader {
   void read_parameters(std::string_view list) {
     static constexpr std::array<std::string_view, 7> kTaken = {"name", "i",  "above", "inputs",
                                                                "type", "if", "repeat"};
+    constexpr std::size_t most_parameters = 256;
     for (const std::string& item : split_list(list)) {
+      if (template_->parameters.size() == most_parameters)
+        return error(fmt::format("template {} has more than {} parameters", excerpt(template_->name),
+                                 most_parameters));
       const std::size_t equals = item.find('=');
       TemplateParameter parameter;
       parameter.written = trim(std::string_view(item).substr(0, equals));
@@ -365,7 +381,7 @@ class Reader {
   bool after_key_ = false;      ///< an indented line continues a value
   IniValue* target_ = nullptr;  ///< that value; null if its section is dropped
   LineRange* part_ = nullptr;   ///< the lines of its section
-  bool orphan_reported_ = false;
+  bool orphan_reported_ = false, too_many_reported_ = false;
   bool behind_end_ = false;  ///< the last header is an [end], and no key behind it has been reported
 };
 

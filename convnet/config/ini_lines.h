@@ -17,6 +17,9 @@ namespace convnet {
 /// The most bytes that an INI file may have.
 inline constexpr std::size_t kMaxIniBytes = std::size_t{4} << 20;
 
+/// The most layers of a file, as it is or with what its templates make, and the most bytes of a name.
+inline constexpr std::size_t kMostSections = 10000, kLongestName = 1000;
+
 /// Lines of a file, counted from 1, from the first to the last.
 struct LineRange {
   int first = 0, last = 0;

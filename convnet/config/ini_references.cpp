@@ -22,6 +22,9 @@ constexpr std::size_t kMaxNesting = 10;
 /// Returns the place of the ')' that ends a reference whose text behind "%(" is `text`: the one that closes
 /// its bracket, else the first. npos if there is none, or no 's' follows.
 std::size_t end_of_reference(std::string_view text) {
+  // No key is as long; a text with many beginnings of references is not searched to its end for each.
+  constexpr std::size_t longest = 4096;
+  text = text.substr(0, longest);
   std::size_t close = std::string_view::npos;
   int depth = 1;
   for (std::size_t i = 0; i < text.size() && depth > 0; ++i) {

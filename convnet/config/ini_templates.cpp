@@ -22,7 +22,6 @@ constexpr std::size_t kDeepest = 16;
 /// The most copies of a section.
 constexpr std::int64_t kMostCopies = 4096;
 /// The most sections that a file may have if templates make them.
-constexpr std::size_t kMostSections = 65536;
 
 /// The keys of a section that say how often it stands there.
 constexpr const char* kRepeat = "repeat";
@@ -155,7 +154,7 @@ class TemplateUser {
     std::size_t depth;
   };
 
-  bool good() const { return references_.good() && flat_.size() <= kMostSections; }
+  bool good() const { return references_.good() && flat_.size() <= kMostSections + 1; }
 
   void report(const SourceLocation& where, const RawSection& raw, const std::string& wrong) {
     diagnostics_.error(where, in_section(raw) + wrong);
@@ -461,7 +460,7 @@ class TemplateUser {
     section.makers.assign(section.raw.section.values.size(), section.made_by);
     const auto [found, fresh] = places_.emplace(section.raw.section.name, flat_.size());
     if (fresh) {
-      if (flat_.size() == kMostSections)
+      if (flat_.size() > kMostSections)  // the first one is [DEFAULT]
         diagnostics_.error(section.raw.section.where,
                            "templates make more than " + std::to_string(kMostSections) + " sections");
       note_above(section.raw.section);

@@ -81,9 +81,11 @@ class SectionReader {
   /// Returns the end of a message about a name that no layer has, like did_you_mean(). It is empty once there
   /// are many messages, because each comparison goes through the whole file.
   std::string did_you_mean_layer(const std::string& name) const {
-    constexpr std::size_t most_messages = 100;
-    if (diagnostics_.error_count() + diagnostics_.warnings().size() > most_messages) return "";
-    return did_you_mean(name, section_names());
+    return has_many_messages() ? "" : did_you_mean(name, section_names());
+  }
+  bool has_many_messages() const {
+    constexpr std::size_t many = 100;
+    return diagnostics_.error_count() + diagnostics_.warnings().size() > many;
   }
 
   /// Returns the end of a message about a section that is no layer.
@@ -123,7 +125,7 @@ class SectionReader {
       }
     }
     for (const IniValue& value : file.defaults.values) {
-      if (!checked.insert(value.key).second) continue;
+      if (!checked.insert(value.key).second || has_many_messages()) continue;
       const std::string close = nearest(value.written, known, typing_edits(value.written));
       if (close.empty() || refers_to(file, value.key)) continue;
       const std::string message = "key " + excerpt(value.written) +
@@ -381,7 +383,9 @@ class SectionReader {
             "inputs has an empty entry, because it has a comma too many; remove the comma");
       return false;
     }
-    for (const std::string& name : names) {
+    const auto count = static_cast<int>(names.size());
+    const bool too_many = count > type.max_inputs;  // they need not be looked up
+    for (const std::string& name : too_many ? std::vector<std::string>() : names) {
       if (const std::string with_commas = separated(name); !with_commas.empty()) {
         error(value->where, section.name,
               "unknown input " + excerpt(name) + "; separate names by commas: " + printable(with_commas));
@@ -389,8 +393,7 @@ class SectionReader {
       }
     }
     for (const std::string& name : names) source.inputs.emplace_back().name = name;
-    const auto count = static_cast<int>(names.size());
-    if (count < type.min_inputs || count > type.max_inputs) {
+    if (count < type.min_inputs || too_many) {
       const std::string takes =
           type.min_inputs == type.max_inputs
               ? std::to_string(type.min_inputs)

@@ -14,6 +14,7 @@ namespace {
 SourceValue with_constant(OperatorCall& call, const Activation& a, const Constant& constant, bool is_factor) {
   const FeatureShape shape = call.net.shape(a.layer);
   Broadcast b = broadcast(constant, a, shape);
+  call.net.charge(std::ssize(b.numbers));
   Activation result = a;
   if (b.kind == Broadcast::Kind::number) {
     const double number = b.numbers[0];

@@ -122,7 +122,12 @@ class DarknetReader {
     for (const std::string& item : items)
       if (const auto one = to_number<std::int64_t>(item); one) list.push_back(*one);
     if (list.empty() || list.size() != items.size())
-      throw CannotImport(fmt::format("{}={}; expected numbers of layers", key, printable(given)));
+      throw CannotImport(
+          fmt::format("{}={}; expected numbers of layers", key, printable(given.substr(0, 100))));
+    constexpr std::size_t most = 64;  // inputs of a layer
+    if (list.size() > most)
+      throw CannotImport(
+          fmt::format("{} names {} layers; layers have up to {} inputs", key, list.size(), most));
     return list;
   }
 

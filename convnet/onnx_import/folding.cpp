@@ -134,15 +134,16 @@ const std::map<std::string, Binary>& binary_functions() {
 
 ConstantPtr folded_binary(const OperatorCall& call, const Binary& f, const Constant& a, const Constant& b) {
   const Dims dims = common_dims(call, a.dims, b.dims);
+  const bool of_integers = !a.is_float() && !b.is_float() && f.of_integers != nullptr;
+  if (!of_integers && f.of_reals == nullptr) throw CannotImport("it is not computed for floats");
   const ConstantPtr x = expanded(call, a, dims), y = expanded(call, b, dims);
   const std::int64_t count = x->count();
-  if (!a.is_float() && !b.is_float() && f.of_integers != nullptr) {
+  if (of_integers) {
     std::vector<Integer> result;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
       result.push_back(f.of_integers(x->integers()[i], y->integers()[i]));
     return make_constant(dims, std::move(result));
   }
-  if (f.of_reals == nullptr) throw CannotImport("it is not computed for floats");
   std::vector<float> result;
   for (std::int64_t i = 0; i < count; ++i)
     result.push_back(static_cast<float>(f.of_reals(x->number(i), y->number(i))));
@@ -351,10 +352,10 @@ ConstantPtr folded_form(const OperatorCall& call) {
 ConstantPtr folded_where(const OperatorCall& call) {
   const Constant &condition = call.constant(0), &a = call.constant(1), &b = call.constant(2);
   const Dims dims = common_dims(call, common_dims(call, condition.dims, a.dims), b.dims);
-  const ConstantPtr c = expanded(call, condition, dims), x = expanded(call, a, dims),
-                    y = expanded(call, b, dims);
   if (condition.is_float() || a.is_float() != b.is_float())
     throw CannotImport("its inputs are of unequal types");
+  const ConstantPtr c = expanded(call, condition, dims), x = expanded(call, a, dims),
+                    y = expanded(call, b, dims);
   return std::visit(
       [&]<class T>(const std::vector<T>& yes) {
         const auto& no = std::get<std::vector<T>>(y->numbers);

@@ -13,6 +13,7 @@
 #include "convnet/base/names.h"
 #include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
+#include "convnet/checkpoint/json_value.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/graph.h"
 #include "convnet/onnx_import/darknet.h"
@@ -50,14 +51,13 @@ std::vector<std::string> texts_of_dict(const std::string& dict) {
 std::vector<std::string> class_names(const SourceModel& model, LabelKind labels, std::int64_t outputs) {
   std::vector<std::string> names_of_dict = texts_of_dict(entry(model, "names"));
   if (std::ssize(names_of_dict) == outputs) return names_of_dict;
-  const nlohmann::json names = nlohmann::json::parse(
-      entry(model, labels == LabelKind::numbers ? "number_names" : "class_names"), nullptr, false);
   std::vector<std::string> texts;
-  if (!names.is_array() || std::ssize(names) != outputs) return {};
-  for (const auto& name : names) {
-    if (!name.is_string()) return {};
-    texts.push_back(name.get<std::string>());
+  try {
+    texts =
+        JsonValue::parse(entry(model, labels == LabelKind::numbers ? "number_names" : "class_names")).texts();
+  } catch (const InputError&) {  // there are none, or another program means something else by them
   }
+  if (std::ssize(texts) != outputs) return {};
   return texts;
 }
 

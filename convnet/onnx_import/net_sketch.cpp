@@ -75,6 +75,12 @@ SketchId NetSketch::add(SketchLayer layer) {
   return layers_.size() - 1;
 }
 
+void NetSketch::charge(std::int64_t numbers) {
+  if (numbers > numbers_left_)
+    throw CannotImport("the constants and maps that the model repeats are too many");
+  numbers_left_ -= numbers;
+}
+
 const SketchNeuron* NetSketch::neuron_called(SketchId id, const char* name) const {
   const SketchLayer& layer = layers_[id];
   return layer.type == "neuron" && layer.neuron.name == name ? &layer.neuron : nullptr;

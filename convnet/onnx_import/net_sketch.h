@@ -72,6 +72,9 @@ class NetSketch {
   }
 
   SketchId add(SketchLayer layer);
+  /// Counts numbers that an operator makes of others. Throws CannotImport if the model makes too many: a
+  /// small file could repeat a large constant, or parts of many maps, without end.
+  void charge(std::int64_t numbers);
   /// Adds an element-wise function, or changes one below it so that there is one function instead of two
   /// where the program has it: linear functions of linear ones, tanh[a,b], hsigmoid. Returns the layer with
   /// the result, which may be an older one.
@@ -108,6 +111,7 @@ class NetSketch {
 
   std::map<std::pair<SketchId, std::vector<std::int64_t>>, SketchId> selections_;
   std::map<std::pair<SketchId, std::int64_t>, SketchId> shuffles_;  ///< by input and groups
+  std::int64_t numbers_left_ = std::int64_t{1} << 26;               ///< that charge() takes
   std::string node_;
   std::vector<std::string> names_;
 };

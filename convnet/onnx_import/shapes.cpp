@@ -141,6 +141,7 @@ Activation selected(OperatorCall& call, const Activation& a, std::size_t axis, s
   const std::int64_t pixels = stored.h * stored.w;
   if (!counts_maps(digits, stored) || size_of(digits) != stored.c)
     throw CannotImport("it takes elements along another axis than that of the maps");
+  call.net.charge(stored.c);
   const std::vector<std::int64_t> all = maps_along(digits, pixels);
   std::vector<std::int64_t> maps;
   for (std::int64_t i = 0; i < count; ++i) maps.push_back(all[static_cast<std::size_t>(first + i * step)]);

@@ -17,6 +17,7 @@ namespace convnet {
 namespace {
 
 using protozero::pbf_reader, protozero::pbf_wire_type, protozero::tag_and_type;
+constexpr std::size_t kMostNodes = 200000;
 constexpr auto kBytes = pbf_wire_type::length_delimited, kVarint = pbf_wire_type::varint,
                kFixed32 = pbf_wire_type::fixed32;
 
@@ -141,6 +142,8 @@ void read_graph(pbf_reader message, const std::string& folder, SourceModel& mode
   while (message.next()) {
     switch (message.tag_and_type()) {
       case tag_and_type(field::node, kBytes):
+        if (model.nodes.size() == kMostNodes)
+          throw InputError(fmt::format("it has more than {} operators", kMostNodes));
         model.nodes.push_back(read_node(message.get_message(), folder));
         break;
       case tag_and_type(field::initializer, kBytes): {

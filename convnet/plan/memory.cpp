@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convnet/base/cores.h"
+#include "convnet/base/error.h"
 #include "convnet/base/share_work.h"
 #include "convnet/plan/order.h"
 
@@ -193,6 +194,12 @@ void place_buffers(Plan& plan, int devices) {
   const Table<BufferId, Lifetime> lives = lifetimes(tasks);
   const TaskOrder order(plan);
   Table<DeviceId, std::vector<BufferId>> buffers(static_cast<std::size_t>(devices));  // transient
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;  // so that no offset overflows
+  std::int64_t all = 0;
+  for (const BufferId b : plan.buffers.ids()) {
+    if (__builtin_add_overflow(all, plan.buffers[b].bytes, &all) || all > kMostBytes)
+      throw InputError("the tensors of this net take more than 2^62 bytes; use a smaller --mini or layers");
+  }
   plan.memory.assign(buffers.size(), {});
   for (const BufferId b : plan.buffers.ids()) {
     const Buffer& buffer = plan.buffers[b];

@@ -237,7 +237,7 @@ std::string parameter_file_of(const Checkpoint& checkpoint, const NetFileOptions
   const std::filesystem::path as_typed = std::filesystem::path(options.layer_path) / options.layer_params;
   const bool was_installed = std::filesystem::path(before).is_absolute() && before != as_typed.string();
   std::error_code error;
-  return was_installed && !std::filesystem::exists(before, error) ? parameter_file(options) : before;
+  return was_installed && !std::filesystem::is_regular_file(before, error) ? parameter_file(options) : before;
 }
 
 /// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
@@ -246,7 +246,7 @@ IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& optio
                        const IniFile& definition, std::string& notes, Diagnostics& diagnostics) {
   const std::string file = given ? parameter_file(options) : parameter_file_of(checkpoint, options);
   std::error_code error;
-  if (!given && !std::filesystem::exists(file, error)) {
+  if (!given && !std::filesystem::is_regular_file(file, error)) {  // a checkpoint may name a pipe
     if (options.set.empty() && !net_file_options().parse(checkpoint.options).set.empty())
       throw InputError("--set '' gives keys the values of the parameter file again, but " + file +
                        " is not there; name it with --layer-params");

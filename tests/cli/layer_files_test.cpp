@@ -776,6 +776,24 @@ TEST_CASE("a net too large for the machine is refused before it runs") {
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("a plan of more bytes than there are numbers is refused") {
+  const Workshop shop;
+  std::string layers = "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n", above = "data";
+  for (int i = 0; i < 90; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    layers += "[" + name + "]\ntype=conv\ninputs=" + above + "\nfilters=1020\nfilterSize=1\n";
+    above = name;
+  }
+  shop.write(layers + "[small]\ntype=pool\npool=avg\ninputs=" + above +
+                 "\nsizeX=0\n[fc10]\ntype=fc\ninputs=small"
+                 "\noutputs=10\n[probs]\ntype=softmax\ninputs=fc10\n[logprob]\ntype=cost.logreg\n"
+                 "inputs=labels,probs\n",
+             "[DEFAULT]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  check_refused(
+      Args{"plan"} + shop.net() + Args{"--data-provider", "dummy-1x1448x1448-10", "--mini", "16777216"},
+      "the tensors of this net take more than 2^62 bytes; use a smaller --mini or layers");
+}
+
 TEST_CASE("a misspelt input gives one error, and a warning beside it is called so") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "inputs=labels,probs", "inputs=labels,prob"), kParameters + "[nolayer]\n");

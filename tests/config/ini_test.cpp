@@ -353,8 +353,24 @@ TEST_CASE("hostile files are refused in time and memory", "[ini]") {
     REQUIRE(errors.size() == 1);
     CHECK(errors[0].find("is too much") != std::string::npos);
   }
+  SECTION("long names, many sections, many parameters") {
+    CHECK(errors_of("[" + std::string(1001, 'n') + "]\nk=1\n[" + std::string(1000, 'n') + "]\nk=1\n") ==
+          Strings{
+              "net.cfg:1: section 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...' has a name "
+              "of 1001 bytes; names may have 1000"});
+    std::string text;
+    for (int i = 0; i < 10000; ++i) text += "[s" + std::to_string(i) + "]\n";
+    CHECK(errors_of("[DEFAULT]\n" + text + "[s7]\n").empty());
+    CHECK(errors_of(text + "[more]\nk=1\n[again]\n") ==
+          Strings{"net.cfg:10001: the file has more than 10000 sections"});
+    std::string parameters = "p0";
+    for (int i = 1; i < 256; ++i) parameters += ",p" + std::to_string(i);
+    CHECK(errors_of("[template t(" + parameters + ")]\n[a]\n[end]\n").empty());
+    CHECK(errors_of("[template t(" + parameters + ",q,q)]\n[a]\n[end]\n") ==
+          Strings{"net.cfg:1: template 't' has more than 256 parameters"});
+  }
   SECTION("a mistake in every line") {
-    std::string text = "[" + std::string(100000, 'n') + "]\n";
+    std::string text = "[" + std::string(1000, 'n') + "]\n";
     for (int i = 0; i < 100000; ++i) text += "k=\nx\n";
     const Parsed p = parse(text);
     CHECK(p.errors().size() == Diagnostics::max_messages + 1);

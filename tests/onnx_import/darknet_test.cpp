@@ -85,6 +85,10 @@ TEST_CASE("mistakes in a cfg of Darknet are named with their line") {
           "x.cfg:6: [shortcut] there is no layer -2 below it, which is layer 1");
   refused(kHead + "[maxpool]\nstride=2\n[maxpool]\nstride=2\n[shortcut]\nfrom=0\n",
           "x.cfg:9: [shortcut] adds layers of 3x2x2 and 3x4x4, and only equal ones can be added");
+  std::string many = "-1";
+  for (int i = 0; i < 64; ++i) many += ",-1";
+  refused(kHead + "[avgpool]\n[route]\nlayers=" + many + "\n",
+          "x.cfg:6: [route] layers names 65 layers; layers have up to 64 inputs");
   refused(kHead + "[avgpool]\n[route]\nlayers=a\n", "x.cfg:6: [route] layers=a; expected numbers of layers");
   refused(kHead + "[avgpool]\n[route]\nlayers=0\ngroups=2\n", "x.cfg:6: [route] 3 maps do not fit 2 groups");
   refused(kHead + "[softmax]\n[maxpool]\n",

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "convnet/base/error.h"
+#include "convnet/onnx_import/cannot_import.h"
+#include "convnet/onnx_import/net_sketch.h"
 #include "tests/catch.h"
 #include "tests/onnx_import/models.h"
 
@@ -38,6 +40,13 @@ OnnxModel small_model(std::vector<OnnxNode> more, std::vector<OnnxConstant> cons
 }
 
 }  // namespace
+
+TEST_CASE("constants and maps that a model repeats without end are refused") {
+  NetSketch net;
+  net.charge(std::int64_t{1} << 25);
+  net.charge(std::int64_t{1} << 25);
+  CHECK_THROWS_AS(net.charge(1), CannotImport);
+}
 
 TEST_CASE("an import writes a net that reads like one written by hand") {
   ImportedModel net = import_of(small_model({{"Relu", {"a"}, "b", {}}}));

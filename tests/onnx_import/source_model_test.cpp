@@ -193,6 +193,10 @@ TEST_CASE("every file cut short is refused or read") {
   for (int i = 99999; i > 0; --i)
     graph += node_of("Relu", {"n" + std::to_string(i - 1)}, "n" + std::to_string(i));
   CHECK(parse_source_model("m.onnx", file_of(graph)).nodes.size() == 100001);
+  std::string nodes = kPorts;
+  for (int i = 0; i <= 200000; ++i) nodes += bytes(1, "");
+  CHECK_THAT(message_of<InputError>([&] { parse_source_model("m.onnx", file_of(nodes)); }),
+             Catch::Contains("it has more than 200000 operators"));
 }
 
 }  // namespace convnet
