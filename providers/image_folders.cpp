@@ -154,13 +154,15 @@ class ClassFolders final : public DealtImages {
       }
       info_.left_out.add(files.left_out);
     }
-    if (images.empty())
+    if (images.empty()) {
+      const bool has_batches = std::ranges::any_of(
+          classes, [](const std::string& name) { return name.starts_with("data_batch_"); });
+      const std::string instead = left_out_text(info_.left_out);
       throw InputError(
-          fmt::format("{}: there are no images ({}) in its folders{}", folder, kImageExtensions,
-                      std::any_of(classes.begin(), classes.end(),
-                                  [](const std::string& name) { return name.starts_with("data_batch_"); })
-                          ? "; cuda-convnet2's batches need their batches.meta beside them"
-                          : ""));
+          fmt::format("{}: there are no images ({}) in its folders{}{}", folder, kImageExtensions,
+                      has_batches ? "; cuda-convnet2's batches need their batches.meta beside them" : "",
+                      instead.empty() ? "" : "\n" + instead));
+    }
     return images;
   }
 };

@@ -191,7 +191,8 @@ std::string other_outputs(const Checkpoint& checkpoint, const std::vector<Matrix
   for (const IniSection& section : definition.sections) {
     for (const IniValue& value : section.values) {
       if (value.text != "classes") continue;
-      if (std::string missing = missing_class(then, now); !missing.empty()) return missing;
+      if (const std::string missing = missing_class(then, now); !missing.empty())
+        return missing + "; --init-from starts a new net from the weights that fit";
       return fmt::format(
           "it has {} classes, but the net was trained on {}, and layer '{}' has as many outputs as there are "
           "classes; --init-from starts a new net from the weights that fit",
