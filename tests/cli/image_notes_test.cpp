@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/photographs.h"
 
 namespace convnet {
