@@ -18,13 +18,16 @@ namespace {
 /// it; else this one does, and ends the others, which wait for it.
 [[noreturn]] void end_together(const std::exception& error, Processes& processes, StandardStreams& streams) {
   constexpr double kWaitForOthers = 10;  // seconds
+  const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr,
+             is_device = dynamic_cast<const DeviceError*>(&error) != nullptr;
+  const int code = is_input ? 2 : is_device ? 3 : 1;
   processes.set_stall_seconds(std::min(kWaitForOthers, processes.stall_seconds()));
   processes.fail(error);
   if (!processes.all_know()) {
     streams.unsilence_errors();
     fmt::print(stderr, "{}: {}\n", processes.name(processes.rank()), error.what());
     std::fflush(stderr);
-    processes.transport().abort(1);
+    processes.transport().abort(code);
   }
   std::fflush(stdout);
   if (processes.rank() == 0) fmt::print(stderr, "{}\n", error.what());
@@ -35,8 +38,8 @@ namespace {
   } catch (const std::exception&) {  // one has ended without waiting
   }
   const std::string reported;
-  if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(reported);
-  if (dynamic_cast<const DeviceError*>(&error) != nullptr) throw DeviceError(reported);
+  if (is_input) throw InputError(reported);
+  if (is_device) throw DeviceError(reported);
   throw RunError(reported);
 }
 
@@ -97,7 +100,7 @@ void train_command(const std::vector<std::string>& args, StandardStreams& stream
     train(args, stop, &processes, agree_on_instruction_set(processes));
     processes.exchange("");  // nobody leaves before all are done
   } catch (const std::exception& e) {
-    end_together(e, processes, streams);
+    with_own_error(e, [&](const std::exception& own) { end_together(own, processes, streams); });
   }
 }
 

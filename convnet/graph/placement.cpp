@@ -104,7 +104,8 @@ class Placer {
     const int most = std::max(below.replicas(), node.replicas());
     if (most % std::min(below.replicas(), node.replicas()) != 0)
       error(node, "its number of replicas, " + std::to_string(node.replicas()) +
-                      " (devices in gpu=), must divide that of its input, but " + count_of(below));
+                      " (devices in gpu=), must divide that of its input or be a multiple of it, but " +
+                      count_of(below));
   }
 
   /// Returns a hint at the gpu= line that helps if one of two unequal inputs of a layer is data that follows

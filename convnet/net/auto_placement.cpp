@@ -84,9 +84,7 @@ Placement auto_placement(const NetFiles& files, const Provider& provider, const 
     search();
     return placement;
   }
-  processes->run_collectively([&] {
-    if (processes->rank() == 0) search();
-  });
+  processes->run_on_first(search);
   const std::string text = processes->exchange(processes->rank() == 0 ? placement_text(placement) : "")[0];
   return read_placement(text, files.definition, static_cast<int>(devices.gpus().size()), "rank 0");
 }

@@ -158,10 +158,15 @@ void check_microbatches(const Graph& graph, const StepOptions& options) {
 
 std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
   const std::size_t listed = options.gpus().size();
+  std::set<DeviceId> used;
+  for (const Node& node : graph.nodes) {
+    used.insert(node.gpus.begin(), node.gpus.end());
+    used.insert(node.division.gpus.begin(), node.division.gpus.end());
+  }
   // A search that leaves devices out has said so.
-  if (static_cast<int>(listed) <= graph.gpu_count() || options.parallel == Parallel::automatic) return "";
+  if (listed <= used.size() || options.parallel == Parallel::automatic) return "";
   return fmt::format("warning: the run has {} devices, but the layers use {}; --parallel data uses all",
-                     listed, graph.gpu_count());
+                     listed, used.size());
 }
 
 std::string lone_values(const Graph& graph, std::int64_t minibatch) {

@@ -8,11 +8,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/base/host_threads.h"
 
 namespace convnet {
 namespace {
@@ -99,6 +103,14 @@ char kind_of(const std::exception& error) {
 }
 
 }  // namespace
+
+void with_own_error(const std::exception& error, const std::function<void(const std::exception&)>& use) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return use(DeviceError("out of memory"));
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again)
+    return use(DeviceError("no more threads can be started; " + thread_limits()));
+  use(error);
+}
 
 Processes::Processes(std::unique_ptr<Transport> transport, double stall_seconds)
     : transport_(std::move(transport)),
@@ -188,16 +200,30 @@ void Processes::run_collectively(const std::function<void()>& work) {
     work();
   } catch (const std::exception& e) {
     // An exchange within the work may have told the others already.
-    if (errors_told_ == told) answer(kind_of(e), e.what());
+    if (errors_told_ == told) with_own_error(e, [&](const auto& own) { answer(kind_of(own), own.what()); });
     throw;
   }
   exchange("");
 }
 
+void Processes::run_on_first(const std::function<void()>& work) {
+  const double limit = stall_seconds_;
+  if (rank() > 0) stall_seconds_ = std::numeric_limits<double>::infinity();
+  try {
+    run_collectively([&] {
+      if (rank() == 0) work();
+    });
+  } catch (...) {
+    stall_seconds_ = limit;
+    throw;
+  }
+  stall_seconds_ = limit;
+}
+
 void Processes::fail(const std::exception& error) noexcept {
   if (all_know()) return;
   try {
-    answer(kind_of(error), error.what());
+    with_own_error(error, [&](const auto& own) { answer(kind_of(own), own.what()); });
   } catch (const std::exception&) {  // that error, or the others do not come
   }
 }
@@ -207,6 +233,13 @@ void run_collectively(Processes* processes, const std::function<void()>& work) {
     work();
   else
     processes->run_collectively(work);
+}
+
+void run_on_first(Processes* processes, const std::function<void()>& work) {
+  if (processes == nullptr)
+    work();
+  else
+    processes->run_on_first(work);
 }
 
 }  // namespace convnet

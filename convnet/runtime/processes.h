@@ -42,6 +42,10 @@ class Processes {
   std::vector<std::string> exchange(std::string_view mine);
   /// Does `work` on all processes. If it throws on one of them, this throws the same error on all.
   void run_collectively(const std::function<void()>& work);
+  /// Does `work`, which may take any time, on the first process, and throws its error on all. The others wait
+  /// without a limit: to write a checkpoint to a slow disk is no stall. (A launcher ends them if the first
+  /// process ends.)
+  void run_on_first(const std::function<void()>& work);
   /// Answers the next exchange of the others with an error, so that all processes end as this one does. Waits
   /// for them as exchange() does, and does nothing if they know the error from an exchange already.
   void fail(const std::exception& error) noexcept;
@@ -65,7 +69,13 @@ class Processes {
   bool stop_ = false;
 };
 
+/// Calls `use` with an error; for want of memory or of threads, with the DeviceError that the program ends
+/// with in place of the C++ library's.
+void with_own_error(const std::exception& error, const std::function<void(const std::exception&)>& use);
+
 /// Does `work` as Processes::run_collectively() does; alone if `processes` is null.
 void run_collectively(Processes* processes, const std::function<void()>& work);
+/// Does `work` as Processes::run_on_first() does; alone if `processes` is null.
+void run_on_first(Processes* processes, const std::function<void()>& work);
 
 }  // namespace convnet

@@ -96,10 +96,24 @@ Run open_run(Checkpoint checkpoint, const OptionTexts& given) {
           c.file +
           ": does not say what the data looked like, and the data set cannot be read: " + run.no_provider);
   }
-  run.graph =
-      build_graph(run.files.definition, run.files.parameters, run.matrices,
-                  graph_options(run.options.files, run.options.devices, run.options.step), diagnostics);
+  const auto graph = [&](Diagnostics& wrong) {
+    return build_graph(run.files.definition, run.files.parameters, run.matrices,
+                       graph_options(run.options.files, run.options.devices, run.options.step), wrong);
+  };
   diagnostics.throw_if_errors();
+  Diagnostics on_its_devices;
+  run.graph = graph(on_its_devices);
+  if (on_its_devices.has_errors() && !given.contains("gpu")) {
+    // The run had several processes, and the devices of one are not enough for its gpu= lines.
+    run.options.devices.gpu = "0";
+    run.options.devices.parallel = Parallel::data;
+    run.options.devices.devices_of_hosts.clear();
+    run.options.devices = with_devices(run.options.devices);
+    run.graph = graph(diagnostics);
+    diagnostics.throw_if_errors();
+  } else {
+    on_its_devices.throw_if_errors();
+  }
   return run;
 }
 

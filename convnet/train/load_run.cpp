@@ -217,8 +217,10 @@ std::string note_of_changed_options(const LoadedRun& run) {
     const std::optional<BatchRange>& range =
         key == "train-range" ? run.checkpoint->train_range : run.checkpoint->test_range;
     if (was.empty() && range && key.ends_with("-range")) was = range->str();
-    // Words stand for what a run finds, which is what the checkpoint holds.
-    if (was == now->second || DeviceOptions::is_word(now->second)) continue;
+    // These words stand for what a run finds, which is what the checkpoint holds.
+    const bool finds =
+        (key == "gpu" && DeviceOptions::is_word(now->second)) || (key == "mini" && now->second == "auto");
+    if (was == now->second || finds) continue;
     changed.push_back(fmt::format("--{} {} -> {}", key, was.empty() ? "(not given)" : shell_word(was),
                                   shell_word(now->second)));
   }

@@ -139,7 +139,12 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   if (checkpoint.empty()) return text;
   text += fmt::format("  checkpoint:  {}\n", checkpoint);
   const std::string run = shell_word(folder);
-  text += fmt::format("  test it:     convnet --load-file {} --test-only 1\n", run);
+  // Of a run of several processes the checkpoint has the devices of one, which may be too few for gpu= lines.
+  const std::size_t processes = options.devices.devices_of_processes.size();
+  const bool lacks_devices = processes > 1 && !options.devices.gpus_of(0).empty() &&
+                             graph.gpu_count() > std::ssize(options.devices.gpus_of(0));
+  text += fmt::format("  test it:     convnet --load-file {} --test-only 1{}\n", run,
+                      lacks_devices ? " --parallel data" : "");
   const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
   std::error_code none;
   const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
@@ -152,7 +157,8 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   text += fmt::format("  look at it:  convnet show {} --html page.html\n", run);
   const bool over = whole && !state.test_due && state.position.epoch >= options.epochs;
   const int more = over ? 2 * options.epochs : options.epochs;
-  text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
+  text += fmt::format("  train on:    {}convnet --load-file {} --epochs {}",
+                      processes > 1 ? fmt::format("mpirun -np {} ", processes) : "", run, more);
   if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
   if (!options.data.cache_images.empty()) text += " --cache-images " + shell_word(options.data.cache_images);
   if (!options.tensorboard.empty()) text += " --tensorboard " + shell_word(options.tensorboard);

@@ -11,6 +11,7 @@
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
 #include "convnet/net/net_files.h"
+#include "convnet/runtime/transport.h"
 #include "convnet/train/data_wait.h"
 #include "convnet/train/load_run.h"
 #include "convnet/train/pace.h"
@@ -79,7 +80,7 @@ class Trainer {
   /// Whether this process writes the run's files.
   bool is_first() const { return processes_ == nullptr || processes_->rank() == 0; }
   /// Whether lines of progress are worth printing: a launcher makes every output look like a terminal.
-  bool shows_progress() const { return processes_ == nullptr; }
+  bool shows_progress() const { return processes_ == nullptr && !started_by_launcher(); }
   /// Whether somebody reads the lines, not a program that expects those of the original.
   bool for_people() const { return shows_progress() && stdout_is_terminal(); }
   /// Whether stdout gets the results of --test-only or --find-rate as JSON and nothing else.

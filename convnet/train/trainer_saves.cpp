@@ -20,9 +20,7 @@ void warn(const std::string& text) {
 
 void Trainer::leave_later_checkpoints() {
   Abandoned left;
-  run_collectively(processes_, [&] {
-    if (is_first()) left = move_later_checkpoints(folder_, state_.position);
-  });
+  run_on_first(processes_, [&] { left = move_later_checkpoints(folder_, state_.position); });
   if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
   if (left.best) state_.best = {};
   if (left.folder.empty()) return;
@@ -36,9 +34,7 @@ bool Trainer::save_tested() {
   if (most == 0 || test_error_ <= most || keeps || save_follows(state_.position)) {
     save();
     if (keeps) {
-      run_collectively(processes_, [&] {
-        if (is_first()) warn(keep_as_best(folder_, last_checkpoint_));
-      });
+      run_on_first(processes_, [&] { warn(keep_as_best(folder_, last_checkpoint_)); });
       fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
                  kBestFile);
       std::fflush(stdout);
@@ -53,9 +49,9 @@ bool Trainer::save_tested() {
 void Trainer::keep_best_again(bool later_are_left) {
   if (last_checkpoint_.empty() || !state_.follows_best_test() || options_.checkpoints.keep_best.empty())
     return;
-  run_collectively(processes_, [&] {
+  run_on_first(processes_, [&] {
     std::error_code none;
-    if (is_first() && std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none) &&
+    if (std::filesystem::equivalent(folder_of(last_checkpoint_), folder_, none) &&
         (later_are_left || !is_later((std::filesystem::path(folder_) / kBestFile).string(), state_.position)))
       warn(keep_as_best(folder_, last_checkpoint_));
   });
@@ -103,8 +99,7 @@ void Trainer::save() {
     reclaim_folder();
     warn(write_checkpoint(folder_, c, options_.checkpoints.keep));
   };
-  run_collectively(processes_, [&] {
-    if (!is_first()) return;
+  run_on_first(processes_, [&] {
     if (const std::string overflow = net_.overflow_in(c.tensors); !overflow.empty())
       throw RunError(overflow +
                      "; such a checkpoint could not be read, and none is saved: try --clip-norm 1 "

@@ -129,6 +129,9 @@ TEST_CASE("devices, slices and passes are printed at the start") {
   CHECK(run.out.find("% waiting for data") != std::string::npos);
   const Outcome unused = run_well(options(shop, shop / "out2", "0,1,2", 1));
   CHECK(unused.err.find("the run has 3 devices, but the layers use 2") != std::string::npos);
+  shop.write(placed("gpu=2", "gpu=2"), kParameters);
+  CHECK_THAT(run_well(options(shop, shop / "out3", "0,1,2", 1)).err,
+             Catch::Contains("the run has 3 devices, but the layers use 1"));
 }
 
 TEST_CASE("option --parallel data puts every layer on all devices, whatever the file says") {

@@ -92,6 +92,21 @@ TEST_CASE("with --parallel auto the first process finds the placement for all") 
   CHECK(count(wrong.err, "none.json: cannot be opened") == 1);
 }
 
+TEST_CASE("what several processes have trained is shown and tested by one") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const std::string folder = shop / "run";
+  const Outcome run = mpirun_well(launched(2, training(shop, folder, "0", 1)));
+  CHECK_THAT(run.out, Catch::Contains("convnet --load-file " + folder + " --test-only 1 --parallel data\n") &&
+                          Catch::Contains("train on:    mpirun -np 2 convnet --load-file " + folder));
+  run_well({"--load-file", folder, "--test-only", "1", "--parallel", "data"});
+  run_well({"show", folder, "--show-cost", "logprob", "--out", shop / "cost.png"});
+  run_well({"show", folder, "--save-preds", shop / "preds.csv"});
+  // One process behind a launcher prints the lines of several.
+  const Outcome alone = mpirun_well(launched(1, training(shop, shop / "alone", "0,1", 1)));
+  CHECK(count(alone.out, "... logprob: ") == 2);
+}
+
 TEST_CASE("processes save the bits of one process and print what it prints") {
   const Workshop shop;
   struct Case {

@@ -1,9 +1,12 @@
 // Several processes give the bits of one process with the same devices: costs, weights, increments, outputs.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "convnet/base/cores.h"
@@ -542,6 +545,44 @@ TEST_CASE("a process that does not answer is given up") {
   const std::string error = error_of<RunError>([&] { run_processes(2, process, 0.3); });
   CHECK(error.starts_with("rank 1 on host "));
   CHECK(error.find("has not answered") != std::string::npos);
+}
+
+TEST_CASE("what the first process does alone is waited for without a limit, and its error is everybody's") {
+  const auto slow = [](Processes& processes) {
+    bool done = false;
+    processes.run_on_first([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      done = true;
+    });
+    expect(done == (processes.rank() == 0), "the first one works");
+    expect(processes.stall_seconds() == 0.5, "the limit is back");
+    processes.exchange("");
+    const std::string error =
+        error_of<InputError>([&] { processes.run_on_first([] { throw InputError("the disk is full"); }); });
+    expect(error == "the disk is full", "the same error");
+  };
+  for (const int count : {2, 3, 5}) run_processes(count, slow, 0.5);
+}
+
+TEST_CASE("want of memory and of threads are errors of the device in all processes") {
+  run_processes(3, [](Processes& processes) {
+    const auto work = [&] {
+      if (processes.rank() == 1) throw std::bad_alloc();
+    };
+    expect(error_of<DeviceError>([&] { processes.run_collectively(work); }).ends_with(": out of memory"),
+           "everybody's error");
+  });
+  const auto text_of = [](const std::exception& error) {
+    std::string text;
+    with_own_error(error, [&](const std::exception& own) {
+      if (dynamic_cast<const DeviceError*>(&own) != nullptr) text = own.what();
+    });
+    return text;
+  };
+  CHECK(text_of(std::bad_alloc()) == "out of memory");
+  CHECK(text_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)))
+            .starts_with("no more threads can be started; "));
+  CHECK(text_of(RunError("another")).empty());
 }
 
 TEST_CASE("when one process is asked to stop, all stop") {
