@@ -52,9 +52,8 @@ class PreparedGemm {
   }
 };
 
-/// Returns the alignment in bytes of A and B, or of C. It is at least the size of an element: an alignment of
-/// two bytes in a batch of bf16 factors says nothing less of an f32 result, and the library has no algorithm
-/// for numbers that lie across their own addresses.
+/// Returns the alignment in bytes of A and B, or of C: at least the size of an element, without which the
+/// library has no algorithm. (Gemm::alignment may be two bytes, that of bf16 factors, where C is f32.)
 inline std::int64_t factor_alignment(const Gemm& gemm) {
   return std::max(gemm.alignment, std::int64_t{size_of(gemm.factors)});
 }

@@ -94,7 +94,7 @@ TEST_CASE("a net by its name gets small minibatches for few images, the same one
   CHECK_THAT(run.out, Catch::Contains(note));
   const Checkpoint saved_run = read_checkpoint(shop / "run/1.1.safetensors");
   CHECK(saved_run.options.at("mini") == "16");
-  // Rates follow.
+  // The rates follow the minibatch.
   CHECK_THAT(run.out, Catch::Contains("--rate-factor 0.125 (the rates are for larger minibatches)\n"));
   CHECK(saved_run.options.at("rate-factor") == "0.125");
   const Outcome resumed = run_well(saved + Args{"--epochs", "2"});

@@ -1,4 +1,4 @@
-// What a run says of photographs: how it reads their folder, what it leaves out, what is wrong with them.
+// Notes and errors of runs on photographs: how a folder is read, and what is left out of it or wrong in it.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
