@@ -2,8 +2,9 @@
 // (MPI_THREAD_FUNNELED): it takes requests from a queue and polls the messages in flight.
 #include <fmt/format.h>
 #include <mpi.h>
-
+#include <sys/statvfs.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -241,6 +242,7 @@ class MpiTransport : public Transport {
     if (count == 1 || count > HostMessages::kMostProcesses) return;
     // The first process allocates all of it. 64 bytes more allow for alignment to a cache line.
     const auto bytes = static_cast<MPI_Aint>(own == 0 ? HostMessages::shared_bytes(count) + 64 : 0);
+    if (!all_agree(has_room(bytes))) return;
     std::byte* shared = nullptr;
     const bool has_window = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, of_host_,
                                                     static_cast<void*>(&shared), &window_) == MPI_SUCCESS;
@@ -268,6 +270,15 @@ class MpiTransport : public Transport {
     MPI_Group_free(&world);
     MPI_Group_free(&group);
     host_ = std::move(host);
+  }
+
+  /// Returns whether /dev/shm has room for so many bytes. Without it, MPI would fail in one process while the
+  /// others wait for it. True where there is no such folder.
+  static bool has_room(std::int64_t bytes) {
+    struct statvfs shm = {};
+    constexpr std::uint64_t others = 1 << 20;  // for what MPI itself keeps there
+    return statvfs("/dev/shm", &shm) != 0 ||
+           std::uint64_t{shm.f_bavail} * shm.f_frsize >= static_cast<std::uint64_t>(bytes) + others;
   }
 
   /// Returns whether all processes of the host can go on.
