@@ -320,6 +320,8 @@ class MpiTransport : public Transport {
     std::this_thread::sleep_for(std::chrono::duration<double>(share));
   }
 
+  // The analyser looks for the wait in this function, and end_messages() has it.
+  // NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker)
   void begin_message(Order order) {
     const std::vector<std::vector<Piece>> parts = in_parts(order.pieces);
     const auto message = std::make_shared<Message>(Message{parts.size(), std::move(order.ended)});
@@ -346,6 +348,7 @@ class MpiTransport : public Transport {
       messages_.push_back(message);
     }
   }
+  // NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker)
 
   /// Returns whether any message has ended.
   bool end_messages() {
